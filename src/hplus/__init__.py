@@ -1,0 +1,73 @@
+"""hplus: retrieval by phrases. One encoder, three views, explained.
+
+Names are imported when first used, so that `import hplus` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hplus.errors import (
+        BackboneError,
+        BudgetError,
+        CheckpointError,
+        HPlusError,
+        InputError,
+        MissingExtraError,
+        TermsError,
+    )
+    from hplus.model import HPlus
+    from hplus.types import Encoded, Explanation, Scores, Span, Unit
+    from hplus.units.select import Budget
+    from hplus.units.terms import Terms
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "HPlus": "hplus.model",
+    "Budget": "hplus.units.select",
+    "Terms": "hplus.units.terms",
+    "Encoded": "hplus.types",
+    "Explanation": "hplus.types",
+    "Scores": "hplus.types",
+    "Span": "hplus.types",
+    "Unit": "hplus.types",
+    "HPlusError": "hplus.errors",
+    "InputError": "hplus.errors",
+    "BudgetError": "hplus.errors",
+    "CheckpointError": "hplus.errors",
+    "BackboneError": "hplus.errors",
+    "TermsError": "hplus.errors",
+    "MissingExtraError": "hplus.errors",
+}
+
+__all__ = [
+    "BackboneError",
+    "Budget",
+    "BudgetError",
+    "CheckpointError",
+    "Encoded",
+    "Explanation",
+    "HPlus",
+    "HPlusError",
+    "InputError",
+    "MissingExtraError",
+    "Scores",
+    "Span",
+    "Terms",
+    "TermsError",
+    "Unit",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hplus' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,33 @@
+"""Backbones: texts -> token ids and character spans -> contextual states (eq:shared_encoder).
+
+Every backbone does one thing, `forward`: packed token ids in, packed states out. Windows,
+packing and stitching (`encode.py`) and tokenising (`tokenizer.py`) are common to all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hplus.backbones.tokenizer import Tokenizer
+from hplus.types import F32, I32, I64
+
+
+class Backbone(Protocol):
+    """What the rest of the library knows of an encoder."""
+
+    tokenizer: Tokenizer
+    dim: int
+    """Width d of the states."""
+    limit: int
+    """The most tokens of one window, special ones included, that the encoder can read."""
+    concurrent: bool
+    """Whether `forward` may run in several threads at once and gains by it."""
+    reference: dict[str, Any]
+    """Where the weights are from and their hashes, as the checkpoint's config records it."""
+
+    def forward(self, ids: I32, offsets: I64) -> F32:
+        """Packed sequences, special tokens included, ids i32[T], offsets i64[n + 1] -> f32[T, d].
+
+        No sequence sees another; none is longer than `limit`.
+        """
+        ...

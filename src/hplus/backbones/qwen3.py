@@ -1,0 +1,53 @@
+"""Qwen3 made bidirectional: the paper's encoder (eq:shared_encoder).
+
+`Qwen3Model` takes ready attention masks by layer type instead of a padding mask. It is given
+one that hides padding and nothing else, in place of the causal one; no code is patched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import transformers
+
+from hplus.backbones.transformers_ import (
+    TransformersBackbone,
+    merge_into,
+    read_model,
+    read_tokenizer,
+    reference,
+)
+from hplus.types import F32
+
+
+class Qwen3Bidirectional(TransformersBackbone):
+    """Qwen3 whose every token sees every token."""
+
+    def states(self, ids: Any, mask: Any) -> Any:
+        """ids i64[b, n], mask bool[b, n], padded on either side -> states [b, n, d]."""
+        # Additive: 0 where the key is a token, the lowest number where it is padding.
+        lowest = torch.finfo(self.model.dtype).min
+        hidden = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
+        hidden.masked_fill_(~mask, lowest)
+        visible = hidden[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # [b, 1, n, n]
+        layers = set(getattr(self.model.config, "layer_types", None) or ["full_attention"])
+        positions = (mask.long().cumsum(dim=1) - 1).clamp_min(0)
+        output = self.model(
+            input_ids=ids,
+            attention_mask=dict.fromkeys(layers, visible),
+            position_ids=positions,
+            use_cache=False,
+        )
+        return output.last_hidden_state
+
+
+def load(
+    source: str, *, device: str = "cpu", adapter: Mapping[str, F32] | None = None
+) -> Qwen3Bidirectional:
+    """From a local folder, or from the hub when `source` is no folder."""
+    model = read_model(source, transformers.Qwen3Model)
+    merge_into(model, adapter)
+    tokenizer = read_tokenizer(source)
+    return Qwen3Bidirectional(model, tokenizer, reference("qwen3", source, model), device)

@@ -1,0 +1,127 @@
+"""Any transformers encoder through torch: BERT, RoBERTa, ModernBERT and their kin.
+
+A local folder, or a hub id if the user names one; code from a model repository is never run,
+and weights are safetensors only. Sequences come packed and are padded just for the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hplus.backbones.files import folder_reference
+from hplus.backbones.tokenizer import Tokenizer
+from hplus.errors import BackboneError, MissingExtraError
+from hplus.types import F32, I32, I64, item_of_row
+
+try:
+    import torch
+    import transformers
+except ImportError:
+    raise MissingExtraError(
+        "this backbone needs torch and transformers: pip install 'hplus[torch]'"
+    ) from None
+
+# Families whose positions start after the padding id.
+_POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert"}
+
+
+class TransformersBackbone:
+    """One padded forward pass of a transformers encoder, packed in and out."""
+
+    concurrent = False  # torch threads on its own
+
+    def __init__(
+        self, model: Any, tokenizer: Tokenizer, reference: dict[str, Any], device: str
+    ) -> None:
+        self.model = model.to(device).eval()
+        self.tokenizer = tokenizer
+        self.reference = reference
+        self.device = torch.device(device)
+        config = model.config
+        self.dim = int(config.hidden_size)
+        self.limit = int(getattr(config, "max_position_embeddings", 512))
+        if config.model_type in _POSITIONS_AFTER_PADDING:
+            self.limit -= int(config.pad_token_id) + 1
+
+    def forward(self, ids: I32, offsets: I64) -> F32:
+        """eq:shared_encoder on packed sequences: ids i32[T], offsets i64[n + 1] -> f32[T, d]."""
+        text = item_of_row(offsets)
+        column = np.arange(len(ids)) - offsets[text]
+        shape = (len(offsets) - 1, int(np.diff(offsets).max()))
+        padded = np.full(shape, self.model.config.pad_token_id or 0, np.int64)
+        padded[text, column] = ids
+        mask = np.zeros(shape, np.bool_)
+        mask[text, column] = True
+        with torch.inference_mode():
+            states = self.states(
+                torch.from_numpy(padded).to(self.device), torch.from_numpy(mask).to(self.device)
+            )
+            packed: F32 = states[torch.from_numpy(mask).to(self.device)].float().cpu().numpy()
+        return packed
+
+    def states(self, ids: Any, mask: Any) -> Any:
+        """ids i64[b, n], mask bool[b, n] -> states [b, n, d]; differentiable, for training."""
+        return self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+
+
+def load(
+    source: str,
+    *,
+    kind: str = "transformers",
+    device: str = "cpu",
+    adapter: Mapping[str, F32] | None = None,
+) -> TransformersBackbone:
+    """From a local folder, or from the hub when `source` is no folder."""
+    model = read_model(source, transformers.AutoModel)
+    merge_into(model, adapter)
+    return TransformersBackbone(
+        model, read_tokenizer(source), reference(kind, source, model), device
+    )
+
+
+def read_model(source: str, loader: Any) -> Any:
+    """The float32 model; never remote code, never pickles."""
+    try:
+        return loader.from_pretrained(
+            source,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=Path(source).is_dir(),
+        )
+    except Exception as error:  # whatever transformers raises, the user needs one sentence
+        raise BackboneError(f"{source} does not load as a transformers encoder: {error}") from error
+
+
+def read_tokenizer(source: str) -> Tokenizer:
+    """`tokenizer.json` of the folder, or what transformers makes of the tokenizer files."""
+    path = Path(source) / "tokenizer.json"
+    if path.exists():
+        return Tokenizer.read(path)
+    fast = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    return Tokenizer(fast.backend_tokenizer)
+
+
+def reference(kind: str, source: str, model: Any) -> dict[str, Any]:
+    """What a checkpoint records: hashes of a folder, the commit of a hub id."""
+    if Path(source).is_dir():
+        return folder_reference(kind, Path(source))
+    return {"kind": kind, "hub": source, "commit": getattr(model.config, "_commit_hash", None)}
+
+
+def merge_into(model: Any, adapter: Mapping[str, F32] | None) -> None:
+    """LoRA in place: W += B A, as `files.merge_adapter` does for the numpy encoder."""
+    if not adapter:
+        return
+    from hplus.backbones.files import merge_adapter
+
+    named = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    merged = merge_adapter(named, adapter)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if merged[name] is not named[name]:
+                parameter.copy_(torch.from_numpy(merged[name]))

@@ -1,0 +1,334 @@
+"""Checkpoints: a folder of JSON and safetensors, checked file by file, never unpickled.
+
+    config.json          format version, recipe, backbone reference + hashes, hashes of the files
+    heads.safetensors    crf.{weight, bias, transitions, start, end}, importance.{weight, bias}
+    idf.safetensors      idf f32[V]
+    adapter.safetensors  LoRA under peft's names, merged at load
+    projection.safetensors  training only, not read here
+    README.md            model card
+
+The fingerprint is a SHA-256 over the backbone's hashes, every file that changes an encoding and
+the settings that do: two models of one fingerprint give the same units, vectors and weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from hplus.backbones import Backbone
+from hplus.backbones.files import sha256
+from hplus.backbones.load import load_backbone, reference_of_folder
+from hplus.errors import BackboneError, CheckpointError, InputError
+from hplus.heads.crf import CRF
+from hplus.heads.importance import Idf, ImportanceHead
+from hplus.recipe import Recipe
+from hplus.types import F32
+
+FORMAT = 1
+BUILT_IN = Path(__file__).parent / "checkpoints"
+_TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
+_CRF_TENSORS = ("weight", "bias", "transitions", "start", "end")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint: backbone, heads and recipe, and its provenance."""
+
+    backbone: Backbone
+    recipe: Recipe
+    crf: CRF | None
+    head: ImportanceHead | None
+    idf: Idf | None
+    files: Mapping[str, str]
+    """SHA-256 of every tensor file that was read."""
+    source: str
+    """What to pass to load it again."""
+    notes: Mapping[str, Any]
+    """What the config says about data, licences and the training command."""
+
+
+def load(source: str | os.PathLike[str], *, device: str | None = None) -> Checkpoint:
+    """A checkpoint folder, the name of a built-in one ("mini"), or a bare encoder folder.
+
+    A bare encoder has no heads: units are content-word runs, every token counts the same until
+    `HPlus.fit_idf` is called.
+    """
+    folder = _find(source)
+    if folder is None:
+        reference: dict[str, Any] = {"kind": "transformers", "hub": os.fspath(source)}
+        return _bare(load_backbone(reference, device=device), os.fspath(source))
+    config = _read_config(folder)
+    if "format" not in config:
+        backbone = load_backbone(reference_of_folder(folder), device=device)
+        return _bare(backbone, str(folder))
+    return _load_folder(folder, config, device)
+
+
+def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
+    """SHA-256 (hex) of all that decides an encoding; `terms` is a term list's fingerprint."""
+    recipe = checkpoint.recipe
+    reference = checkpoint.backbone.reference
+    identity = {
+        "format": FORMAT,
+        "backbone": reference.get("files") or {k: reference.get(k) for k in ("hub", "commit")},
+        "files": dict(checkpoint.files),
+        "units": recipe.units,
+        "importance": recipe.importance,
+        "window": recipe.window,
+        "long": recipe.long,
+        "terms": terms,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def with_idf(checkpoint: Checkpoint, idf: Idf) -> Checkpoint:
+    """The same checkpoint with another idf table, and with its hash in the fingerprint."""
+    data = safetensors.numpy.save({"idf": idf.table})
+    files = {**checkpoint.files, "idf.safetensors": hashlib.sha256(data).hexdigest()}
+    recipe = replace(checkpoint.recipe, importance="idf")
+    return replace(checkpoint, idf=idf, files=files, recipe=recipe)
+
+
+def save(
+    folder: str | os.PathLike[str],
+    *,
+    reference: Mapping[str, Any],
+    recipe: Recipe,
+    crf: CRF | None = None,
+    head: ImportanceHead | None = None,
+    idf: Idf | None = None,
+    adapter: Mapping[str, F32] | None = None,
+    adapter_scale: float = 1.0,
+    notes: Mapping[str, Any] | None = None,
+    card: str = "",
+) -> Path:
+    """Write a checkpoint beside its place and rename it there, so that no half of it is seen."""
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CheckpointError(f"{target} exists and is not empty; choose another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        files = {}
+        for name, tensors in _tensor_files(crf, head, idf, adapter).items():
+            (draft / name).write_bytes(safetensors.numpy.save(tensors))
+            files[name] = sha256(draft / name)
+        config = {"format": FORMAT, **recipe.to_config(), "backbone": dict(reference)}
+        config |= {"files": files, "notes": dict(notes or {})}
+        if adapter:
+            config["adapter"] = {"scale": adapter_scale}
+        (draft / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        (draft / "README.md").write_text(card or f"# {recipe.name}\n\nSaved by hplus.\n")
+        for path in draft.iterdir():
+            _sync(path)
+        if target.exists():
+            target.rmdir()
+        draft.chmod(0o755)
+        draft.rename(target)
+        _sync(target.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return target
+
+
+def _find(source: str | os.PathLike[str]) -> Path | None:
+    path = Path(source)
+    if path.is_dir():
+        return path
+    built_in = BUILT_IN / path
+    if len(path.parts) == 1 and built_in.is_dir():
+        return built_in
+    # Only something spelled like a hub id may ever reach the network.
+    if isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", source):
+        return None
+    names = ", ".join(sorted(folder.name for folder in BUILT_IN.iterdir() if folder.is_dir()))
+    raise CheckpointError(f"{source} is neither a folder nor a built-in checkpoint ({names})")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing; not a checkpoint, not an encoder") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} holds a {type(config).__name__}, expected an object")
+    return config
+
+
+def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Checkpoint:
+    path = folder / "config.json"
+    if config["format"] != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {config['format']!r}, this hplus reads {FORMAT}; "
+            "update hplus or save the checkpoint again"
+        )
+    try:
+        recipe = Recipe.from_config(config)
+        reference = dict(config["backbone"])
+        files = dict(config.get("files", {}))
+    except (InputError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{path} has a wrong setting: {error}") from error
+    unknown = sorted(set(files) - set(_TENSOR_FILES))
+    if unknown:
+        raise CheckpointError(f"{path} names unknown files {unknown}; known: {_TENSOR_FILES}")
+    tensors = {name: _read_tensors(folder / name, digest) for name, digest in files.items()}
+
+    adapter = None
+    if "adapter.safetensors" in tensors:
+        scale = float(config.get("adapter", {}).get("scale", 1.0))
+        adapter = _from_peft(tensors["adapter.safetensors"], scale)
+    if "path" in reference and not Path(reference["path"]).is_absolute():
+        reference["path"] = str(folder / reference["path"])
+    try:
+        backbone = load_backbone(reference, device=device, adapter=adapter)
+    except BackboneError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+    heads = tensors.get("heads.safetensors", {})
+    crf = _crf(heads, backbone.dim, folder)
+    head = _importance_head(heads, backbone.dim, folder)
+    idf = _idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
+    _refuse_untrained(recipe, crf, head, idf, path)
+    notes = config.get("notes", {})
+    return Checkpoint(backbone, recipe, crf, head, idf, files, str(folder), notes)
+
+
+def _bare(backbone: Backbone, source: str) -> Checkpoint:
+    recipe = Recipe(name=Path(source).name, window=min(256, backbone.limit))
+    return Checkpoint(backbone, recipe, None, None, None, {}, source, {})
+
+
+def _refuse_untrained(
+    recipe: Recipe, crf: CRF | None, head: ImportanceHead | None, idf: Idf | None, path: Path
+) -> None:
+    """Untrained heads cannot pass for trained ones."""
+    needs = (
+        ("units", "crf", recipe.units, crf, "crf"),
+        ("importance", "head", recipe.importance, head, "importance"),
+    )
+    for setting, value, chosen, part, trained in needs:
+        if chosen == value and (part is None or trained not in recipe.trained):
+            raise CheckpointError(
+                f"{path} asks for {setting} = {value!r}, but "
+                + ("heads.safetensors lacks it" if part is None else "does not list it as trained")
+                + f"; train it, or set {setting} to a rule that needs no training"
+            )
+    if recipe.importance == "idf" and idf is None:
+        raise CheckpointError(f"{path} asks for importance = 'idf', but idf.safetensors is missing")
+
+
+def _read_tensors(path: Path, digest: str) -> dict[str, F32]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing, but config.json lists it") from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != digest:
+        raise CheckpointError(
+            f"{path} has SHA-256 {found[:16]}…, config.json says {str(digest)[:16]}…; "
+            "the file was changed or cut: copy the checkpoint again"
+        )
+    try:
+        tensors = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} is not a sound safetensors file: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+            raise CheckpointError(f"{path}: tensor {name} must hold finite float32 numbers")
+    return tensors
+
+
+def _crf(heads: Mapping[str, F32], dim: int, folder: Path) -> CRF | None:
+    named = {name: heads.get(f"crf.{name}") for name in _CRF_TENSORS}
+    if all(tensor is None for tensor in named.values()):
+        return None
+    shapes = {"weight": (3, dim), "transitions": (3, 3)}
+    parts: dict[str, F32] = {}
+    for name, tensor in named.items():
+        expected = shapes.get(name, (3,))
+        parts[name] = _shaped(tensor, expected, f"crf.{name}", folder / "heads.safetensors")
+    return CRF(**parts)
+
+
+def _importance_head(heads: Mapping[str, F32], dim: int, folder: Path) -> ImportanceHead | None:
+    if "importance.weight" not in heads:
+        return None
+    path = folder / "heads.safetensors"
+    weight = _shaped(heads["importance.weight"], (dim,), "importance.weight", path)
+    bias = _shaped(heads.get("importance.bias"), (1,), "importance.bias", path)
+    return ImportanceHead(weight, float(bias[0]))
+
+
+def _idf(tensors: Mapping[str, F32], vocabulary: int, folder: Path) -> Idf | None:
+    if not tensors:
+        return None
+    path = folder / "idf.safetensors"
+    table = _shaped(tensors.get("idf"), (vocabulary,), "idf", path)
+    try:
+        return Idf(table)
+    except InputError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _shaped(tensor: F32 | None, shape: tuple[int, ...], name: str, path: Path) -> F32:
+    if tensor is None or tensor.shape != shape:
+        found = "is missing" if tensor is None else f"has shape {tensor.shape}"
+        raise CheckpointError(f"{path}: tensor {name} {found}, expected shape {shape}")
+    return tensor
+
+
+def _from_peft(tensors: Mapping[str, F32], scale: float) -> dict[str, F32]:
+    """peft's `base_model.model.<layer>.lora_A.weight` -> `<layer>.weight.lora_A`, B scaled."""
+    named = {}
+    for name, tensor in tensors.items():
+        layer, _, part = name.removeprefix("base_model.model.").rpartition(".lora_")
+        side = part.removesuffix(".weight")
+        if side not in ("A", "B") or not layer:
+            raise CheckpointError(f"adapter.safetensors: {name} is not a LoRA tensor of peft's")
+        named[f"{layer}.weight.lora_{side}"] = tensor * np.float32(scale if side == "B" else 1)
+    return named
+
+
+def _tensor_files(
+    crf: CRF | None,
+    head: ImportanceHead | None,
+    idf: Idf | None,
+    adapter: Mapping[str, F32] | None,
+) -> dict[str, dict[str, F32]]:
+    heads: dict[str, F32] = {}
+    if crf is not None:
+        heads |= {f"crf.{name}": getattr(crf, name) for name in _CRF_TENSORS}
+    if head is not None:
+        heads["importance.weight"] = head.weight
+        heads["importance.bias"] = np.array([head.bias], np.float32)
+    files = {
+        "heads.safetensors": heads,
+        "idf.safetensors": {} if idf is None else {"idf": idf.table},
+        "adapter.safetensors": dict(adapter or {}),
+    }
+    return {name: tensors for name, tensors in files.items() if tensors}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""What the commands share: options, reading texts, the model, colours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hplus.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hplus.model import HPlus
+
+Model = Annotated[
+    str,
+    typer.Option("--model", metavar="PATH|NAME", help="Checkpoint folder or built-in name."),
+]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="A torch device (cpu, cuda:0); without it no torch is used."),
+]
+TermsFile = Annotated[
+    Path | None,
+    typer.Option("--terms", metavar="FILE", help="Terms to keep whole, one a line, gz allowed."),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+BudgetCount = Annotated[
+    int | None, typer.Option("--budget", min=1, help="Units kept of a document, at most.")
+]
+Width = Annotated[int | None, typer.Option("--width", min=1, help="Width of the unit vectors.")]
+
+# From unimportant to important: readable on dark and on light ground.
+_SHADES = ("grey50", "default", "cyan", "bold cyan", "bold magenta")
+
+
+def load(model: str, device: str | None, terms: Path | None, **settings: Any) -> HPlus:
+    """The model; imported here, so that `--help` stays quick."""
+    from hplus.model import HPlus
+
+    return HPlus(model, device=device, terms=terms, **settings)
+
+
+def console() -> Console:
+    """Standard output for people."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def shade(weight: float, largest: float) -> str:
+    """The style for a weight beside the largest one on screen."""
+    share = weight / largest if largest > 0 else 0.0
+    return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)]
+
+
+def bar(share: float, width: int = 20) -> str:
+    """A share of 0 to 1 as a bar."""
+    return "█" * round(max(0.0, min(share, 1.0)) * width)
+
+
+def read_texts(source: str) -> Iterator[str]:
+    """Texts of a file or of standard input (`-`): a line each; of a .jsonl file, its `text`
+    fields, after the `title` where there is one."""
+    if source == "-":
+        yield from _decoded(sys.stdin.buffer, "standard input")
+        return
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(_decoded(file, source), start=1):
+                yield _from_json(line, source, number) if path.suffix == ".jsonl" else line
+    except FileNotFoundError:
+        raise InputError(f"{source} is missing; give a file of texts, or - for input") from None
+    except IsADirectoryError:
+        raise InputError(f"{source} is a folder; give a file of texts, a line each") from None
+
+
+def _decoded(lines: Any, name: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}:{number} is not UTF-8 ({error.reason})") from None
+
+
+def _from_json(line: str, name: str, number: int) -> str:
+    try:
+        row = json.loads(line)
+        return f"{row.get('title') or ''} {row['text']}".strip()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f'{name}:{number}: a JSON object with "text" is expected') from None

@@ -1,0 +1,63 @@
+"""`hplus encode`: texts to a file of arrays."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hplus.cli.common import BudgetCount, Device, Model, TermsFile, Width, console, load, read_texts
+from hplus.errors import InputError
+
+EXAMPLE = "Example: hplus encode texts.txt texts.npz --budget 16 --width 128"
+
+
+class Side(StrEnum):
+    """Queries and documents have budgets of their own."""
+
+    query = "query"
+    document = "document"
+
+
+def encode(
+    source: Annotated[
+        str, typer.Argument(metavar="TEXTS|-", help="A text a line, or .jsonl with a text field.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="To write: .npz or .safetensors.")],
+    as_: Annotated[Side, typer.Option("--as", help="Encode as queries or as documents.")] = (
+        Side.document
+    ),
+    model: Model = "mini",
+    device: Device = None,
+    terms: TermsFile = None,
+    budget: BudgetCount = None,
+    width: Width = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+) -> None:
+    """Encode texts in the three views and write the arrays."""
+    from hplus.encoded_file import check_suffix, write_encoded
+
+    check_suffix(target)
+    if not target.parent.is_dir():
+        raise InputError(f"{target.parent} is no folder; make it first")
+    texts = list(read_texts(source))
+    if not texts:
+        raise InputError(f"{source} has no texts")
+    hplus = load(model, device, terms)
+    if as_ is Side.query:
+        encoded = hplus.encode_query(texts, budget=budget, width=width)
+    else:
+        encoded = hplus.encode_document(
+            texts, budget=budget, width=width, workers=workers, progress=True
+        )
+    write_encoded(target, encoded, fingerprint=hplus.fingerprint)
+    coverage = encoded.coverage
+    total = float(coverage.importance.sum())
+    kept = float(coverage.kept.sum()) / total if total else 1.0
+    console().print(
+        f"{target}: {len(encoded):,} texts, {len(encoded.weights):,} units, "
+        f"{kept:.1%} of importance kept, {int((coverage.windows > 1).sum()):,} texts stitched, "
+        f"{int((coverage.cut > 0).sum()):,} cut"
+    )

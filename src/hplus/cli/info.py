@@ -1,0 +1,49 @@
+"""`hplus info`: which model, where from, what is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+from typing import Any
+
+from hplus import __version__
+from hplus.cli.common import Device, Json, Model, TermsFile, console, load
+
+EXAMPLE = "Example: hplus info --json"
+
+
+def info(
+    model: Model = "mini", device: Device = None, terms: TermsFile = None, json_: Json = False
+) -> None:
+    """Show the model's whole recipe, its fingerprint and what this installation can do."""
+    hplus = load(model, device, terms)
+    extras = {
+        extra: importlib.util.find_spec(module) is not None
+        for extra, module in (("torch", "torch"), ("zh", "rjieba"), ("lab", "scipy"))
+    }
+    if json_:
+        checkpoint = hplus.checkpoint
+        about: dict[str, Any] = {
+            "version": __version__,
+            "python": platform.python_version(),
+            "fingerprint": hplus.fingerprint,
+            "recipe": hplus.recipe.to_config(),
+            "backbone": checkpoint.backbone.reference,
+            "dim": hplus.dim,
+            "device": device or "numpy",
+            "terms": None if hplus.terms is None else len(hplus.terms),
+            "notes": dict(checkpoint.notes),
+            "extras": extras,
+        }
+        print(json.dumps(about, ensure_ascii=False))
+        return
+    out = console()
+    out.print(f"hplus {__version__}, Python {platform.python_version()}")
+    out.print(str(hplus), markup=False)
+    if not hplus.recipe.trained:
+        out.print(
+            "           [yellow]untrained: units and weights come from rules, not learning[/]"
+        )
+    installed = ", ".join(f"{extra} {'yes' if there else 'no'}" for extra, there in extras.items())
+    out.print(f"extras     {installed}")

@@ -1,0 +1,155 @@
+"""`hplus score`: a query against documents by every view, explained on request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hplus.cli.common import (
+    BudgetCount,
+    Device,
+    Json,
+    Model,
+    TermsFile,
+    Width,
+    bar,
+    console,
+    load,
+    read_texts,
+)
+from hplus.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from hplus.types import Explanation, Scores, Span
+
+EXAMPLE = (
+    'Example: hplus score "type 2 diabetes" "Metformin treats type 2 diabetes." '
+    '"Insulin treats type 1 diabetes." --explain'
+)
+# One colour for each query unit and what it matched.
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+def score(
+    query: Annotated[str, typer.Argument(help="What is looked for.")],
+    documents: Annotated[
+        list[str], typer.Argument(metavar="DOCUMENT…", help="Texts; - reads one a line from input.")
+    ],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")
+    ] = False,
+    model: Model = "mini",
+    device: Device = None,
+    terms: TermsFile = None,
+    budget: BudgetCount = None,
+    width: Width = None,
+    json_: Json = False,
+) -> None:
+    """Score a query against documents: global, phrase, lexical, fused."""
+    if not query.strip():
+        raise InputError("the query is empty")
+    texts = [text for item in documents for text in (read_texts("-") if item == "-" else [item])]
+    if not texts:
+        raise InputError("no documents: standard input was empty")
+    scores = load(model, device, terms).score(
+        query, texts, budget=budget, width=width, explain=explain
+    )
+    if json_:
+        print(json.dumps(_as_json(query, scores), ensure_ascii=False))
+        return
+    out = console()
+    _print_table(texts, scores, out)
+    if scores.explanations is not None:
+        for rank, i in enumerate(scores.ranking().tolist(), start=1):
+            print_explanation(query, texts[i], scores.explanations[i], f"{rank}", out)
+
+
+def _as_json(query: str, scores: Scores) -> dict[str, Any]:
+    columns = {
+        "global": scores.global_,
+        "phrase": scores.phrase,
+        "phrase_raw": scores.phrase_raw,
+        "lexical": scores.lexical,
+        "lexical_raw": scores.lexical_raw,
+        "fused": scores.fused,
+    }
+    documents: list[dict[str, Any]] = []
+    for i in range(len(scores)):
+        row: dict[str, Any] = {"index": i}
+        row |= {name: float(values[i]) for name, values in columns.items() if values is not None}
+        if scores.explanations is not None:
+            row["explanation"] = asdict(scores.explanations[i])
+        documents.append(row)
+    return {"query": query, "documents": documents}
+
+
+def _print_table(texts: list[str], scores: Scores, out: Console) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "fused", "global", "phrase", "lexical"):
+        table.add_column(name, justify="right")
+    table.add_column("document", no_wrap=True, overflow="ellipsis")
+    for rank, i in enumerate(scores.ranking().tolist(), start=1):
+        views = (scores.fused, scores.global_, scores.phrase, scores.lexical)
+        shown = ["–" if view is None else f"{view[i]:.3f}" for view in views]
+        table.add_row(str(rank), *shown, " ".join(texts[i].split())[:200])
+    out.print(table, soft_wrap=False)
+
+
+def print_explanation(
+    query: str, text: str, explanation: Explanation, label: str, out: Console
+) -> None:
+    """Query and document with matching phrases in one colour, then what each unit gave."""
+    from rich.text import Text
+
+    colours = {i: _COLOURS[i % len(_COLOURS)] for i in range(len(explanation.phrase))}
+    shares = "  ".join(f"{view} {share:.3f}" for view, share in explanation.shares.items())
+    out.print(
+        f"\n[bold]{label}[/bold]  fused {explanation.fused:.3f} = {shares}".replace(
+            "  ", " + "
+        ).replace(" + fused", "  fused", 1)
+    )
+    marks = [
+        (span, colours[i]) for i, match in enumerate(explanation.phrase) for span in match.spans
+    ]
+    out.print(Text("query     ").append_text(_marked(query, marks)))
+    # The unit that gave most colours a document phrase that several units matched.
+    marks = [
+        (span, colours[i])
+        for i, match in sorted(enumerate(explanation.phrase), key=lambda p: p[1].contribution)
+        for span in match.document_spans
+    ]
+    out.print(Text("document  ").append_text(_marked(text, marks)))
+    total = explanation.phrase_raw or 1.0
+    for i, match in enumerate(explanation.phrase):
+        part = match.contribution / total
+        line = Text(f"  {match.contribution:7.2f}  ")
+        line.append(f"{bar(part, 12):<12} ", style=colours[i])
+        line.append(" ".join(match.text.split()), style=colours[i])
+        line.append(f"  {match.similarity:.2f} → ", style="grey50")
+        line.append(" ".join(match.document_text.split()) or "nothing", style=colours[i])
+        out.print(line)
+    if explanation.lexical:
+        best = sorted(explanation.lexical, key=lambda term: -term.contribution)[:8]
+        words = ", ".join(f"{term.token} {term.contribution:.1f}" for term in best)
+        out.print(Text(f"  exact     {words}", style="grey50"))
+    if explanation.dropped:
+        lost = ", ".join(" ".join(unit.text.split()) for unit in explanation.dropped[:8])
+        more = f" and {len(explanation.dropped) - 8} more" if len(explanation.dropped) > 8 else ""
+        out.print(Text(f"  dropped   {lost}{more}", style="grey50"))
+
+
+def _marked(text: str, marks: list[tuple[Span, str]]) -> Text:
+    from rich.text import Text
+
+    line = Text(text)
+    for span, colour in marks:
+        line.stylize(f"bold {colour}", span.start, span.end)
+    return Text(" ").join(line.split()) if "\n" in text else line

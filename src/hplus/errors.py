@@ -1,0 +1,40 @@
+"""Every error a caller can meet, as one tree.
+
+    HPlusError
+    ├── InputError          a text, a list of texts or an option is not what was asked for
+    │   └── BudgetError     a budget or width that cannot be served
+    ├── CheckpointError     a checkpoint folder is damaged, incomplete or of another version
+    ├── BackboneError       the encoder's files are missing, changed or not understood
+    ├── TermsError          a terminology file cannot be read
+    └── MissingExtraError   an optional package is needed; the message names the extra
+
+Messages say what was expected, what came, where, and what to do.
+"""
+
+
+class HPlusError(Exception):
+    """The root: `except HPlusError` catches everything this library raises on purpose."""
+
+
+class InputError(HPlusError, ValueError):
+    """A text, a list of texts or an option is not what was asked for."""
+
+
+class BudgetError(InputError):
+    """A budget or width that cannot be served."""
+
+
+class CheckpointError(HPlusError):
+    """A checkpoint folder is damaged, incomplete or of another version."""
+
+
+class BackboneError(HPlusError):
+    """The encoder's files are missing, changed or not understood."""
+
+
+class TermsError(HPlusError):
+    """A terminology file cannot be read."""
+
+
+class MissingExtraError(HPlusError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""

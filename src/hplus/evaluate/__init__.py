@@ -1,0 +1,1 @@
+"""Evaluation: data in BEIR layout and measures."""

@@ -1,0 +1,1 @@
+"""Heads: what is read off the token states."""

@@ -1,0 +1,442 @@
+"""HPlus: one pass through the encoder, three views.
+
+text -> backbone -> states -> tags, importance -> units -> global, phrase, lexical
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hplus import checkpoint as checkpoints
+from hplus.backbones.encode import encode_states
+from hplus.checkpoint import Checkpoint
+from hplus.errors import BudgetError, InputError
+from hplus.heads import crf as crf_head
+from hplus.heads.importance import DocumentFrequency
+from hplus.progress import Progress, show_progress
+from hplus.recipe import Recipe
+from hplus.types import (
+    F32,
+    U8,
+    Bool,
+    Coverage,
+    Encoded,
+    Scores,
+    States,
+    TokenStates,
+    Unit,
+    concatenate,
+)
+from hplus.units import controls
+from hplus.units.partition import (
+    begins_of_tags,
+    keep_characters_whole,
+    partition,
+    spans_of_units,
+    tags_of_begins,
+)
+from hplus.units.pool import unit_importance
+from hplus.units.select import Budget
+from hplus.units.terms import Terms, override
+from hplus.views import fusion, global_, lexical, phrase
+
+# One step of bulk encoding: as many texts as hold this many characters, about 100 MB of states.
+STEP_CHARACTERS = 256_000
+STEP_TEXTS = 512
+
+
+class HPlus:
+    """A model: texts in, three views out.
+
+    >>> model = HPlus()                        # the built-in checkpoint, no torch, no network
+    >>> model = HPlus("my-checkpoint", terms="terms.txt.gz")
+    >>> model = HPlus("bert-folder", units="words").fit_idf(my_texts)
+
+    source: a checkpoint folder, a built-in name, an encoder folder, or a hub id. device: None
+    serves BERT without torch; "cpu", "cuda:0" … ask for torch. terms: a `Terms`, or the path of
+    a file with one term a line. Any field of `Recipe` can be overridden by name (units, window,
+    long, query_budget, document_budget, phrase_width, global_width, fusion, importance).
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] = "mini",
+        *,
+        device: str | None = None,
+        terms: Terms | str | os.PathLike[str] | None = None,
+        **overrides: Any,
+    ) -> None:
+        self.checkpoint = _override(checkpoints.load(source, device=device), overrides)
+        self.device = device
+        self.threads = _cores()
+        self.terms = terms if terms is None or isinstance(terms, Terms) else Terms.read(terms)
+        if self.recipe.units != "crf":
+            controls.rule(self.recipe.units)  # an unknown name fails here, not at the first text
+
+    @property
+    def recipe(self) -> Recipe:
+        """Every setting of this model."""
+        return self.checkpoint.recipe
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides an encoding: weights, rules, terms."""
+        terms = None if self.terms is None else self.terms.fingerprint
+        return checkpoints.fingerprint(self.checkpoint, terms)
+
+    @property
+    def dim(self) -> int:
+        """Width d of the token states: the most that any view can have."""
+        return self.checkpoint.backbone.dim
+
+    # ---- reading ---------------------------------------------------------------------------
+
+    def segment(self, texts: str | Sequence[str]) -> list[list[Unit]]:
+        """Each text's units in reading order, with their importance.
+
+        >>> [unit.text for unit in model.segment("type 2 diabetes")[0]]
+        ['type 2 diabetes']
+        """
+        segmented: list[list[Unit]] = []
+        for step in _steps(_texts(texts)):
+            states = self._states(step)
+            units = partition(self._begins(states), states.tokens.offsets)
+            spans = spans_of_units(states.tokens, units).tolist()
+            weights = unit_importance(self._importance(states), units).tolist()
+            for text, (first, last) in zip(step, pairwise(units.offsets.tolist()), strict=True):
+                segmented.append(
+                    [
+                        Unit(start, end, text[start:end], weight)
+                        for (start, end), weight in zip(
+                            spans[first:last], weights[first:last], strict=True
+                        )
+                    ]
+                )
+        return segmented
+
+    def encode_query(
+        self,
+        texts: str | Sequence[str],
+        *,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+    ) -> Encoded:
+        """Queries in the three views."""
+        wanted = _budget(budget, self.recipe.query_budget)
+        parts = [self.encode_step(step, wanted, width) for step in _steps(_texts(texts))]
+        return concatenate(parts) if parts else self.encode_step([], wanted, width)
+
+    def encode_document(
+        self,
+        texts: str | Sequence[str],
+        *,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+        workers: int = 1,
+        devices: Sequence[str] | None = None,
+        progress: bool = False,
+    ) -> Encoded:
+        """Documents in the three views, in their order.
+
+        budget: a `Budget`, or a count under the recipe's policy. width: of the phrase vectors.
+        workers (processes) or devices (one process each) share large jobs; a job of one step
+        stays in this process.
+        """
+        checked = _texts(texts)
+        parts = list(
+            self.stream_documents(
+                checked,
+                budget=budget,
+                width=width,
+                workers=workers,
+                devices=devices,
+                progress=progress,
+            )
+        )
+        return (
+            concatenate(parts)
+            if parts
+            else self.encode_step([], _budget(budget, self.recipe.document_budget), width)
+        )
+
+    def stream_documents(
+        self,
+        texts: Iterable[str],
+        *,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+        workers: int = 1,
+        devices: Sequence[str] | None = None,
+        progress: bool = False,
+    ) -> Iterator[Encoded]:
+        """Documents of any number, encoded step by step in bounded memory, in their order.
+
+        A bad element stops the stream by an error that names its position, after everything
+        before it has been given out.
+        """
+        wanted = _budget(budget, self.recipe.document_budget)
+        width = self._width(width)
+        total = len(texts) if isinstance(texts, Sequence) else None
+        with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
+            steps = _steps(_checked(texts))
+            if workers > 1 or devices:
+                from hplus.workers import encode_in_processes
+
+                yield from encode_in_processes(
+                    self, steps, wanted, width, workers=workers, devices=devices, bar=bar
+                )
+                return
+            for step in steps:
+                yield self.encode_step(step, wanted, width, advance=bar.advance)
+
+    def states(self, texts: str | Sequence[str]) -> TokenStates:
+        """Token states, tags and importance: for the laboratory and for training."""
+        states = self._states(_texts(texts))
+        return TokenStates(
+            tokens=states.tokens,
+            states=states.states,
+            mean=states.mean,
+            tags=tags_of_begins(self._begins(states)),
+            importance=self._importance(states),
+        )
+
+    # ---- scoring ---------------------------------------------------------------------------
+
+    def score(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        alphas: Mapping[str, float] | None = None,
+        query_budget: Budget | int | None = None,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+        explain: bool = False,
+    ) -> Scores:
+        """One query against documents by every view, and fused.
+
+        alphas: weights of the views, overriding the recipe's; a view left out is off.
+        """
+        encoded_query = self.encode_query(query, budget=query_budget, width=width)
+        encoded = self.encode_document(documents, budget=budget, width=width)
+        return fusion.score(
+            encoded_query,
+            encoded,
+            self.recipe.fusion if alphas is None else alphas,
+            query_text=query,
+            document_texts=documents if explain else None,
+            spell=self.checkpoint.backbone.tokenizer.token,
+        )
+
+    # ---- fitting and saving ----------------------------------------------------------------
+
+    def fit_idf(self, texts: Iterable[str]) -> HPlus:
+        """A model like this one whose importance is idf over `texts`."""
+        tokenizer = self.checkpoint.backbone.tokenizer
+        frequency = DocumentFrequency(tokenizer.vocabulary)
+        for step in _steps(_checked(texts)):
+            tokens = tokenizer.tokens(step)
+            frequency.add(tokens.ids, tokens.offsets)
+        fitted = copy.copy(self)
+        fitted.checkpoint = checkpoints.with_idf(self.checkpoint, frequency.idf())
+        return fitted
+
+    def save(self, folder: str | os.PathLike[str], *, card: str = "") -> None:
+        """Write this model as a checkpoint folder that `HPlus(folder)` loads."""
+        checkpoints.save(
+            folder,
+            reference=self.checkpoint.backbone.reference,
+            recipe=self.recipe,
+            crf=self.checkpoint.crf,
+            head=self.checkpoint.head,
+            idf=self.checkpoint.idf,
+            notes=self.checkpoint.notes,
+            card=card,
+        )
+
+    def __str__(self) -> str:
+        recipe, reference = self.recipe, self.checkpoint.backbone.reference
+        trained = ", ".join(recipe.trained) or "nothing (rules and frozen backbone)"
+        alphas = " + ".join(f"{alpha:g} {view}" for view, alpha in recipe.fusion.items())
+        encoder = reference.get("model") or reference.get("path") or reference.get("hub")
+        lines = {
+            "model": f"{recipe.name}  {self.fingerprint[:12]}",
+            "backbone": f"{encoder}, {self.dim} wide, {self.device or 'numpy'}",
+            "window": f"{recipe.window} tokens, longer texts: {recipe.long}",
+            "units": recipe.units + (f" + {len(self.terms):,} terms" if self.terms else ""),
+            "importance": recipe.importance,
+            "widths": f"global {recipe.global_width or self.dim}, phrase {self._width(None)}",
+            "budgets": f"query {recipe.query_budget}, document {recipe.document_budget}",
+            "fusion": alphas,
+            "trained": trained,
+        }
+        return "\n".join(f"{name:<11}{value}" for name, value in lines.items())
+
+    __repr__ = __str__
+
+    # ---- one pass --------------------------------------------------------------------------
+
+    def encode_step(
+        self,
+        texts: list[str],
+        budget: Budget,
+        width: int | None,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Encoded:
+        """One pass over a handful of texts; `encode_document` cuts any number into such steps."""
+        states = self._states(texts, advance)
+        importance = self._importance(states)
+        kept = phrase.represent(
+            states.tokens,
+            states.states,
+            importance,
+            self._begins(states),
+            width=self._width(width),
+            budget=budget,
+        )
+        ids, weights, offsets = lexical.represent(
+            states.tokens, importance, self.checkpoint.backbone.tokenizer.unknown
+        )
+        return Encoded(
+            global_=global_.represent(states.mean, self.recipe.global_width or self.dim),
+            **vars(kept),
+            lexical_ids=ids,
+            lexical_weights=weights,
+            lexical_offsets=offsets,
+            coverage=Coverage(
+                tokens=np.diff(states.tokens.offsets).astype(np.int32),
+                windows=states.windows,
+                cut=states.cut,
+                importance=_sum_by(importance, states.tokens.offsets),
+                kept=_sum_by(kept.weights, kept.offsets),
+            ),
+        )
+
+    def _states(self, texts: list[str], advance: Callable[[int], None] = lambda _: None) -> States:
+        backbone = self.checkpoint.backbone
+        return encode_states(
+            backbone,
+            backbone.tokenizer.tokens(texts),
+            window=self.recipe.window,
+            long=self.recipe.long,
+            threads=self.threads,
+            advance=advance,
+        )
+
+    def _begins(self, states: States) -> Bool:
+        """Where units begin: the CRF's tags or a rule, then the terminology's overrides."""
+        tokens = states.tokens
+        if self.recipe.units == "crf":
+            begins = keep_characters_whole(
+                begins_of_tags(self._tags(states), tokens.offsets), tokens
+            )
+        else:
+            begins = controls.rule(self.recipe.units)(tokens)
+        if self.terms is None:
+            return begins
+        return keep_characters_whole(override(begins, tokens, self.terms), tokens)
+
+    def _tags(self, states: States) -> U8:
+        head = self.checkpoint.crf
+        if head is None:
+            raise InputError("units 'crf' asked, but the checkpoint has no CRF")
+        emissions = crf_head.emissions(head, states.states)
+        return crf_head.viterbi(head, emissions, states.tokens.offsets)[0]
+
+    def _importance(self, states: States) -> F32:
+        kind, parts = self.recipe.importance, self.checkpoint
+        if kind == "head" and parts.head is not None:
+            return parts.head.importance(states.states)
+        if kind == "idf" and parts.idf is not None:
+            return parts.idf.importance(states.tokens.ids)
+        return np.ones(len(states.tokens.ids), np.float32)
+
+    def _width(self, width: int | None) -> int:
+        wanted = width or self.recipe.phrase_width or self.dim
+        if not 1 <= wanted <= self.dim:
+            raise BudgetError(f"width {wanted} asked, but the backbone's states have {self.dim}")
+        return wanted
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _budget(budget: Budget | int | None, default: Budget) -> Budget:
+    """A count means that many under the default's policy."""
+    if budget is None or isinstance(budget, Budget):
+        return budget or default
+    return replace(default, count=budget, share=None)
+
+
+def _override(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint:
+    """A checkpoint with some settings replaced; they may only ask for what it has."""
+    known = checkpoint.recipe.__dataclass_fields__
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise InputError(f"unknown settings {unknown}; known: {', '.join(known)}")
+    recipe = replace(checkpoint.recipe, **settings)
+    parts = {"crf": checkpoint.crf, "head": checkpoint.head, "idf": checkpoint.idf}
+    for setting in (recipe.units, recipe.importance):
+        if setting in parts and parts[setting] is None:
+            raise InputError(f"{setting!r} asked, but {checkpoint.source} has none")
+    return replace(checkpoint, recipe=recipe)
+
+
+def _texts(texts: str | Sequence[str]) -> list[str]:
+    """One text or several, all of them strings."""
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise InputError(f"a text or a list of texts expected, {type(texts).__name__} came")
+    return list(_checked(texts))
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    if isinstance(texts, (str, bytes)):
+        raise InputError("a list of texts expected, a single one came; put it in brackets")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{i}] is {type(text).__name__}, expected str")
+        yield text
+
+
+def _steps(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts in order, as many at a time as bulk encoding takes in one step."""
+    step: list[str] = []
+    size = 0
+    source = iter(texts)
+    while True:
+        try:
+            text = next(source)
+        except StopIteration:
+            break
+        except InputError:
+            # What came before the bad element is not lost with it.
+            if step:
+                yield step
+            raise
+        step.append(text)
+        size += len(text)
+        if size >= STEP_CHARACTERS or len(step) >= STEP_TEXTS:
+            yield step
+            step, size = [], 0
+    if step:
+        yield step
+
+
+def _sum_by(values: F32, offsets: Any) -> F32:
+    running = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    sums: F32 = np.diff(running[offsets]).astype(np.float32)
+    return sums

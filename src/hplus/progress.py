@@ -1,0 +1,50 @@
+"""A progress bar on standard error, shown on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+
+class Progress:
+    """Counts what is done; the plain one shows nothing."""
+
+    def advance(self, done: int) -> None:
+        """`done` more are finished."""
+
+
+@contextmanager
+def show_progress(label: str, total: int | None) -> Iterator[Progress]:
+    """A bar with rate and time left; silent where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        lock = Lock()
+
+        class Shown(Progress):
+            def advance(self, done: int) -> None:
+                with lock:
+                    bar.advance(task, done)
+
+        yield Shown()

@@ -1,0 +1,1 @@
+"""Units: from tokens to the pieces that are matched."""

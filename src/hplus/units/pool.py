@@ -1,0 +1,34 @@
+"""States of a unit's tokens -> one vector (eq:phrase_pool), their importance -> one weight.
+
+Segment sums over the flat arrays: no loop over units.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hplus.types import F32
+from hplus.units.partition import Partition
+
+
+def normalise(vectors: F32) -> F32:
+    """Rows of length one; a row of zeros stays zero."""
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    scaled: F32 = (vectors / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
+    return scaled
+
+
+def pool(states: F32, units: Partition, width: int) -> F32:
+    """eq:phrase_pool: the normalised mean of each unit's states at width r, f32[U, r]."""
+    if len(units.bounds) == 1:
+        return np.empty((0, width), np.float32)
+    # The mean and the sum point the same way, and only the direction is kept.
+    return normalise(np.add.reduceat(states[:, :width], units.bounds[:-1], axis=0))
+
+
+def unit_importance(importance: F32, units: Partition) -> F32:
+    """a(s) of eq:unit_importance: the sum over the unit's tokens, f32[U]."""
+    if len(units.bounds) == 1:
+        return np.empty(0, np.float32)
+    sums = np.add.reduceat(importance, units.bounds[:-1], dtype=np.float64)
+    return sums.astype(np.float32)

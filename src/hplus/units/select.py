@@ -1,0 +1,285 @@
+"""Budgets: which units are kept (eq:topb_selection) and what becomes of the rest.
+
+*drop* is the paper's: the top B units by importance stay. *merge* is ours: they are anchors,
+every other unit joins the anchor it is most like, and nothing is lost: eq:importance_preservation
+holds under any budget. *ward* clusters the units by their vectors alone; on single tokens that is
+the token pooling of other late-interaction libraries, the rival every table needs.
+
+Units always come out in order of importance, largest first, ties by position; so, with drop, a
+smaller budget is a prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from hplus.errors import BudgetError, MissingExtraError
+from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of
+from hplus.units.pool import normalise
+
+Policy = Literal["drop", "merge", "ward"]
+# After the first assignment the groups' means attract better than the anchors did.
+REFINEMENTS = 2
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most `count` units, or as many as reach `share` of the importance, or both
+    (count as cap); None and None keep everything.
+
+    >>> Budget(16, policy="merge")
+    >>> Budget(64, share=0.9)
+    """
+
+    count: int | None = None
+    share: float | None = None
+    policy: Policy = "drop"
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise BudgetError(f"budget {self.count} asked; a budget keeps at least 1 unit")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise BudgetError(f"share {self.share} asked; a share of importance lies in (0, 1]")
+        if self.policy not in ("drop", "merge", "ward"):
+            raise BudgetError(f"policy {self.policy!r} asked; known: drop, merge, ward")
+
+    def __str__(self) -> str:
+        if self.count is None and self.share is None:
+            return "all units"
+        parts = [f"{self.count} units"] if self.count is not None else []
+        parts += [f"{self.share:.0%} of importance"] if self.share is not None else []
+        return f"{self.policy} to {' or '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Units after a budget, with the same fields as in `Encoded`."""
+
+    vectors: F32
+    weights: F32
+    offsets: I64
+    spans: I32
+    span_offsets: I64
+    dropped_weights: F32
+    dropped_offsets: I64
+    dropped_spans: I32
+    dropped_span_offsets: I64
+
+
+def order_of_importance(weights: F32, offsets: I64) -> I64:
+    """Rows of each text sorted by falling weight, ties by position; texts stay in place."""
+    return np.lexsort((-weights, item_of_row(offsets))).astype(np.int64)
+
+
+def within(budget: Budget, weights: F32, offsets: I64) -> Bool:
+    """Which units of a batch, already in order of importance, the budget pays for."""
+    text = item_of_row(offsets)
+    paid = np.ones(len(weights), np.bool_)
+    if budget.count is not None:
+        paid &= np.arange(len(weights)) - offsets[text] < budget.count
+    if budget.share is not None:
+        total, before = _sums(weights, offsets)
+        # A unit is needed while those before it fall short of the share.
+        paid &= before < budget.share * total[text] * (1 - 1e-9)
+    return paid
+
+
+def spend(budget: Budget, vectors: F32, weights: F32, spans: I32, offsets: I64) -> Kept:
+    """Units in reading order, one span each -> what the budget keeps, in order of importance."""
+    order = order_of_importance(weights, offsets)
+    vectors, weights, spans = vectors[order], weights[order], spans[order]
+    one_each = np.arange(len(weights) + 1, dtype=np.int64)
+    paid = within(budget, weights, offsets)
+    if budget.policy == "drop" or bool(paid.all()):
+        return _drop(paid, vectors, weights, offsets, spans, one_each)
+    return _regroup(budget.policy, paid, vectors, weights, offsets, spans, one_each)
+
+
+def narrow(encoded: Encoded, width: int) -> Encoded:
+    """The same units at a smaller width: a prefix of the columns, renormalised."""
+    stored = encoded.vectors.shape[1]
+    if not 1 <= width <= stored:
+        raise BudgetError(f"width {width} asked, but the encoding keeps {stored}; ask for less")
+    if width == stored:
+        return encoded
+    return replace(encoded, vectors=normalise(encoded.vectors[:, :width]))
+
+
+def _keep(encoded: Encoded, paid: Bool) -> Encoded:
+    """Only the units that are paid for; the others join those dropped before."""
+    kept = _drop(
+        paid,
+        encoded.vectors,
+        encoded.weights,
+        encoded.offsets,
+        encoded.spans,
+        encoded.span_offsets,
+    )
+    sums, _ = _sums(kept.weights, kept.offsets)
+    # What this budget leaves out weighs more than what an earlier one did: it comes first.
+    text = np.concatenate([item_of_row(kept.dropped_offsets), item_of_row(encoded.dropped_offsets)])
+    order = np.argsort(text, kind="stable")
+    lengths = np.concatenate(
+        [np.diff(kept.dropped_span_offsets), np.diff(encoded.dropped_span_offsets)]
+    )
+    ends = offsets_of(lengths)
+    rows = _ranges(ends[:-1][order], lengths[order])
+    return replace(
+        encoded,
+        vectors=kept.vectors,
+        weights=kept.weights,
+        offsets=kept.offsets,
+        spans=kept.spans,
+        span_offsets=kept.span_offsets,
+        dropped_weights=np.concatenate([kept.dropped_weights, encoded.dropped_weights])[order],
+        dropped_offsets=kept.dropped_offsets + encoded.dropped_offsets,
+        dropped_spans=np.concatenate([kept.dropped_spans, encoded.dropped_spans])[rows],
+        dropped_span_offsets=offsets_of(lengths[order]),
+        coverage=replace(encoded.coverage, kept=sums.astype(np.float32)),
+    )
+
+
+def shrink(encoded: Encoded, budget: Budget) -> Encoded:
+    """A stored encoding under a smaller budget by any policy, from its vectors alone.
+
+    Of an encoding that kept every unit, this is what a fresh encoding under the budget gives.
+    """
+    paid = within(budget, encoded.weights, encoded.offsets)
+    if budget.policy == "drop" or bool(paid.all()):
+        return _keep(encoded, paid)
+    kept = _regroup(
+        budget.policy,
+        paid,
+        encoded.vectors,
+        encoded.weights,
+        encoded.offsets,
+        encoded.spans,
+        encoded.span_offsets,
+    )
+    merged = {name: value for name, value in vars(kept).items() if not name.startswith("dropped")}
+    return replace(encoded, **merged)
+
+
+def merge(vectors: F32, weights: F32, count: int) -> I64:
+    """Group of each unit of one text, units in order of importance: i64[m], groups 0 … count - 1.
+
+    The first `count` units are anchors and stay in their own group; the others join the most
+    similar anchor, then, twice, the most similar group.
+    """
+    groups: I64 = np.empty(len(vectors), np.int64)
+    centres = vectors[:count]
+    for _ in range(1 + REFINEMENTS):
+        groups[:count] = np.arange(count)
+        groups[count:] = np.argmax(vectors[count:] @ centres.T, axis=1)
+        members = np.zeros((count, len(vectors)), np.float32)
+        members[groups, np.arange(len(vectors))] = weights
+        centres = normalise(members @ vectors)
+    return groups
+
+
+def ward(vectors: F32, count: int) -> I64:
+    """Group of each unit of one text by Ward clustering on cosine distances: i64[m].
+
+    As in sentence-transformers' HierarchicalTokenPooling and in PyLate after 1.3.4.
+    """
+    try:
+        from scipy.cluster.hierarchy import fcluster, linkage
+        from scipy.spatial.distance import squareform
+    except ImportError:
+        raise MissingExtraError("token pooling needs scipy: pip install 'hplus[lab]'") from None
+    if len(vectors) == 1:
+        return np.zeros(1, np.int64)
+    distances = np.clip(1 - vectors @ vectors.T, 0, 2)
+    tree = linkage(squareform(distances, checks=False), method="ward")
+    labels = fcluster(tree, t=count, criterion="maxclust")
+    groups: I64 = np.unique(labels, return_inverse=True)[1]
+    return groups
+
+
+def _regroup(
+    policy: Policy,
+    paid: Bool,
+    vectors: F32,
+    weights: F32,
+    offsets: I64,
+    spans: I32,
+    span_offsets: I64,
+) -> Kept:
+    """Units of each text -> as many groups as the budget pays for."""
+    counts = np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
+    group = np.zeros(len(weights), np.int64)
+    base = 0
+    for text, (first, last) in enumerate(pairwise(offsets.tolist())):
+        if last - first <= counts[text]:
+            groups = np.arange(last - first, dtype=np.int64)
+        elif policy == "merge":
+            groups = merge(vectors[first:last], weights[first:last], int(counts[text]))
+        else:
+            groups = ward(vectors[first:last], int(counts[text]))
+        group[first:last] = base + groups
+        counts[text] = groups.max(initial=-1) + 1  # ties may leave clustering with fewer
+        base += int(counts[text])
+    group_offsets = offsets_of(counts)
+
+    # merge weighs the members by importance; token pooling takes their plain mean.
+    pull = weights if policy == "merge" else np.ones_like(weights)
+    by_member = np.argsort(group, kind="stable")
+    first_member = np.searchsorted(group[by_member], np.arange(base))
+    sums = np.add.reduceat((vectors * pull[:, None])[by_member], first_member, axis=0)
+    totals = np.bincount(group, weights, minlength=base).astype(np.float32)
+    first_start = np.full(base, np.iinfo(np.int64).max)
+    np.minimum.at(first_start, group, spans[span_offsets[:-1], 0].astype(np.int64))
+    order = np.lexsort((first_start, -totals, item_of_row(group_offsets)))
+
+    rank = np.empty(base, np.int64)
+    rank[order] = np.arange(base)
+    lengths = np.diff(span_offsets)
+    owner = np.repeat(rank[group], lengths)  # for every span the group that has it
+    by_group = np.lexsort((spans[:, 0], owner))
+    return Kept(
+        vectors=normalise(sums[order]),
+        weights=totals[order],
+        offsets=group_offsets,
+        spans=spans[by_group],
+        span_offsets=offsets_of(np.bincount(owner, minlength=base)),
+        dropped_weights=np.empty(0, np.float32),
+        dropped_offsets=np.zeros(len(offsets), np.int64),
+        dropped_spans=np.empty((0, 2), np.int32),
+        dropped_span_offsets=np.zeros(1, np.int64),
+    )
+
+
+def _drop(
+    paid: Bool, vectors: F32, weights: F32, offsets: I64, spans: I32, span_offsets: I64
+) -> Kept:
+    text = item_of_row(offsets)
+    lengths = np.diff(span_offsets)
+    of_paid = np.repeat(paid, lengths)
+    return Kept(
+        vectors=vectors[paid],
+        weights=weights[paid],
+        offsets=offsets_of(np.bincount(text[paid], minlength=len(offsets) - 1)),
+        spans=spans[of_paid],
+        span_offsets=offsets_of(lengths[paid]),
+        dropped_weights=weights[~paid],
+        dropped_offsets=offsets_of(np.bincount(text[~paid], minlength=len(offsets) - 1)),
+        dropped_spans=spans[~of_paid],
+        dropped_span_offsets=offsets_of(lengths[~paid]),
+    )
+
+
+def _sums(weights: F32, offsets: I64) -> tuple[F64, F64]:
+    """Total weight of each text, and for each unit the weight of those before it in its text."""
+    running = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
+    return np.diff(running[offsets]), running[:-1] - running[offsets[item_of_row(offsets)]]
+
+
+def _ranges(starts: I64, lengths: I64) -> I64:
+    """start … start + length for each pair, one after another."""
+    offsets = offsets_of(lengths)
+    text = item_of_row(offsets)
+    return starts[text] + np.arange(offsets[-1]) - offsets[text]

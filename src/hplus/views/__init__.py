@@ -1,0 +1,1 @@
+"""The three views: each represents, scores and explains."""

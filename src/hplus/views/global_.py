@@ -1,0 +1,17 @@
+"""Global view: one vector a text, the mean of its states (eq:global_view)."""
+
+from __future__ import annotations
+
+from hplus.types import F32, F64
+from hplus.units.pool import normalise
+
+
+def represent(mean: F32, width: int) -> F32:
+    """eq:global_view: the normalised mean at width r, f32[n, r]; no tokens, no direction."""
+    return normalise(mean[:, :width])
+
+
+def score(query: F32, documents: F32) -> F64:
+    """S_G, a cosine: query f32[1, r], documents f32[n, r] -> f64[n]."""
+    scores: F64 = (documents @ query[0]).astype("f8")
+    return scores
