@@ -12,7 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,22 +23,29 @@ from hplus import Budget, HPlus
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.metrics import ndcg
 from hplus.heads.importance import fit_idf
-from hplus.types import F32, F64, Tokens, TokenStates, item_of_row, offsets_of
+from hplus.types import F32, F64, I32, I64, Tokens, TokenStates, offsets_of
 from hplus.units import controls
-from hplus.units.pool import normalise
-from hplus.units.select import Kept
-from hplus.views import lexical, phrase
+from hplus.units.partition import partition, spans_of_units
+from hplus.units.pool import normalise, pool, unit_importance
+from hplus.units.select import Kept, spend
+from hplus.views import lexical
+from hplus.views.fusion import fuse
 
 POOL = 100
-# (units, budget, width, weights): the rows of DESIGN's table, and both widths of each.
-UNITS = ("tokens", "words", "runs")
+Units = tuple[F32, F32, I32, I64]
+Terms = tuple[I32, F32, I64]
+UNITS = ("tokens", "words", "whitespace", "runs")
+DROPS = [Budget(count) for count in (64, 32, 16, 8)]
 MERGES = [Budget(count, policy="merge") for count in (64, 32, 16)]
+POOLINGS = [Budget(count, policy="ward") for count in (64, 32, 16)]
+# (units, width, budget, query weights)
 ROWS = [
-    *((units, Budget(), width, "idf") for width in (384, 128) for units in (*UNITS, "whitespace")),
-    *((units, Budget(), 128, "uniform") for units in UNITS),
-    *((units, Budget(b), 128, "idf") for b in (64, 32, 16, 8) for units in UNITS),
-    *((units, budget, w, "idf") for w in (128, 384) for budget in MERGES for units in UNITS),
-    *(("tokens", Budget(b, policy="ward"), w, "idf") for w in (128, 384) for b in (64, 32, 16)),
+    (units, width, budget, weights)
+    for width in (128, 384)
+    for units in UNITS
+    for budget in [Budget(), *DROPS, *MERGES, *(POOLINGS if units == "tokens" else [])]
+    for weights in (("idf", "uniform") if budget == Budget() else ("idf",))
+    if units != "whitespace" or budget == Budget()
 ]
 FUSION = {"phrase": 1.0, "global": 0.5, "lexical": 0.2}
 
@@ -66,44 +76,48 @@ def states(model: HPlus, texts: list[str], cache: Path) -> TokenStates:
     return TokenStates(tokens, values, mean, nothing.astype(np.uint8), nothing.astype(np.float32))
 
 
-def represent(side: TokenStates, units: str, budget: Budget, width: int, importance: F32) -> Kept:
-    begins = controls.rule(units)(side.tokens)
-    return phrase.represent(
-        side.tokens, side.states, importance, begins, width=width, budget=budget
+def pooled(side: TokenStates, units: str, width: int, importance: F32) -> Units:
+    """Vectors, importance, spans and offsets of all units, before any budget."""
+    cut = partition(controls.rule(units)(side.tokens), side.tokens.offsets)
+    vectors = pool(side.states, cut, width)
+    return (
+        vectors,
+        unit_importance(importance, cut),
+        spans_of_units(side.tokens, cut),
+        cut.offsets,
     )
 
 
-def phrase_scores(query: Kept, documents: Kept, pools: np.ndarray, uniform: bool) -> F64:
+def phrase_scores(query: Kept, documents: Kept, pools: I64, uniform: bool) -> F64:
     """Normalised S_P of every query with the documents of its pool: f64[queries, POOL]."""
     scores = np.zeros(pools.shape)
-    for q, pool in enumerate(pools):
+    for q, candidates in enumerate(pools):
         rows = slice(query.offsets[q], query.offsets[q + 1])
-        lengths = np.diff(documents.offsets)[pool]
-        ends = offsets_of(lengths)
-        of = item_of_row(ends)
-        units = documents.offsets[:-1][pool][of] + np.arange(ends[-1]) - ends[of]
-        similarity = query.vectors[rows] @ documents.vectors[units].T
         weights = np.ones_like(query.weights[rows]) if uniform else query.weights[rows]
-        best = phrase.best_matches(similarity, ends)
-        scores[q] = weights @ best / max(weights.sum(), 1e-9)
+        weights = weights / max(weights.sum(), 1e-9)
+        vectors = query.vectors[rows]
+        for i, d in enumerate(candidates):
+            units = documents.vectors[documents.offsets[d] : documents.offsets[d + 1]]
+            scores[q, i] = weights @ (vectors @ units.T).max(axis=1) if len(units) else 0
     return scores
 
 
-def lexical_scores(queries, documents, pools) -> F64:  # type: ignore[no-untyped-def]
+def lexical_scores(queries: Terms, documents: Terms, pools: I64) -> F64:
+    """Normalised S_L of every query with the documents of its pool."""
     (q_ids, q_weights, q_offsets), (d_ids, d_weights, d_offsets) = queries, documents
     scores = np.zeros(pools.shape)
-    for q, pool in enumerate(pools):
+    for q, pool_ in enumerate(pools):
         rows = slice(q_offsets[q], q_offsets[q + 1])
         table = np.zeros(int(d_ids.max()) + 1)
         table[q_ids[rows]] = q_weights[rows]
         norm = float((q_weights[rows] ** 2).sum())
-        for i, d in enumerate(pool):
+        for i, d in enumerate(pool_):
             own = slice(d_offsets[d], d_offsets[d + 1])
             scores[q, i] = table[d_ids[own]] @ d_weights[own] / norm
     return scores
 
 
-def evaluate(data: RetrievalSet, pools: np.ndarray, scores: F64) -> dict[str, F64]:
+def evaluate(data: RetrievalSet, pools: I64, scores: F64) -> dict[str, F64]:
     """Per-query nDCG@10 by both gains."""
     ids = np.array(data.document_ids)
     values: dict[str, list[float]] = {"exponential": [], "linear": []}
@@ -115,7 +129,8 @@ def evaluate(data: RetrievalSet, pools: np.ndarray, scores: F64) -> dict[str, F6
     return {gain: np.array(v) for gain, v in values.items()}
 
 
-def run(name: str, split: str, folder: Path, cache: Path, rows: list) -> list[dict]:  # type: ignore[type-arg]
+def run(name: str, split: str, folder: Path, cache: Path, rows: list[Any]) -> list[dict[str, Any]]:
+    """Every row on one set."""
     data = read_beir(folder / name, split)
     model = HPlus(long="cut")
     documents = states(model, data.documents, cache / name)
@@ -125,8 +140,8 @@ def run(name: str, split: str, folder: Path, cache: Path, rows: list) -> list[di
     q_importance = idf.importance(queries.tokens.ids)
     results = []
 
-    def record(vectors: float, scores: F64, pool: np.ndarray, **what: object) -> None:
-        values = evaluate(data, pool, scores)
+    def record(vectors: float, scores: F64, pool_: I64, **what: object) -> None:
+        values = evaluate(data, pool_, scores)
         row = {
             "set": name, "split": split, **what, "vectors": round(vectors, 1),
             **{f"ndcg10_{gain}": round(100 * float(v.mean()), 2) for gain, v in values.items()},
@@ -141,25 +156,24 @@ def run(name: str, split: str, folder: Path, cache: Path, rows: list) -> list[di
         pools[width] = np.argsort(-all_scores, axis=1, kind="stable")[:, :POOL]
         scores = np.take_along_axis(all_scores, pools[width], 1).astype(float)
         record(1, scores, pools[width], view="global", width=width)
-    pool, global_scores = pools[384], scores
+    candidates, global_scores = pools[384], scores
     l_d = lexical.represent(documents.tokens, d_importance, None)
     l_q = lexical.represent(queries.tokens, q_importance, None)
-    lexical_ = lexical_scores(l_q, l_d, pool)
-    record(0, lexical_, pool, view="lexical")
-    for units, budget, width, weights in rows:
-        q = represent(queries, units, Budget(), width, q_importance)
-        d = represent(documents, units, budget, width, d_importance)
-        s = phrase_scores(q, d, pool, weights == "uniform")
-        vectors = len(d.weights) / len(data.documents)
-        what = {"units": units, "budget": str(budget), "width": width, "weights": weights}
-        record(vectors, s, pool, view="phrase", **what)
-        if weights == "idf":
-            fused = (
-                FUSION["phrase"] * s
-                + FUSION["global"] * global_scores
-                + FUSION["lexical"] * lexical_
-            )
-            record(vectors, fused, pool, view="hybrid", **what)
+    lexical_ = lexical_scores(l_q, l_d, candidates)
+    record(0, lexical_, candidates, view="lexical")
+    for (units, width), group in groupby(rows, key=itemgetter(0, 1)):
+        of_queries = pooled(queries, units, width, q_importance)
+        of_documents = pooled(documents, units, width, d_importance)
+        q = spend(Budget(), *of_queries)
+        for _, _, budget, weights in group:
+            d = spend(budget, *of_documents)
+            s = phrase_scores(q, d, candidates, weights == "uniform")
+            vectors = len(d.weights) / len(data.documents)
+            what = {"units": units, "width": width, "budget": str(budget), "weights": weights}
+            record(vectors, s, candidates, view="phrase", **what)
+            if weights == "idf":
+                views = {"phrase": s, "global": global_scores, "lexical": lexical_}
+                record(vectors, fuse(views, FUSION), candidates, view="hybrid", **what)
     return results
 
 

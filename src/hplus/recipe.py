@@ -35,6 +35,10 @@ class Recipe:
     trained: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("window", "global_width", "phrase_width"):
+            value = getattr(self, name)
+            if not (value is None and name != "window") and (type(value) is not int or value < 1):
+                raise InputError(f"{name} {value!r} asked; a number of 1 or more is expected")
         if self.long not in ("stitch", "cut"):
             raise InputError(f"long={self.long!r} asked; long texts are 'stitch'ed or 'cut'")
         if self.importance not in ("head", "idf", "uniform"):

@@ -10,7 +10,6 @@ Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hplus.backbones.files import folder_reference, read_weights
+from hplus.backbones.files import folder_reference, read_config, read_weights
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from hplus.types import F32, I32, I64, item_of_row
@@ -28,9 +27,11 @@ from hplus.types import F32, I32, I64, item_of_row
 ATTENTION_BLOCK = 65_536
 # Rows of the hidden layer that GELU takes at a time: 32 x 1536 numbers, for the same reason.
 GELU_ROWS = 32
-# Phi(x) = 1 / (1 + exp(-x p(x^2))) with p fitted to the normal distribution on |x| <= 5.6:
-# GELU within 7e-7 of the exact one, at the cost of one exponential.
-GELU_LIMIT = 5.6
+# Phi(x) = 1 / (1 + exp(-x p(x^2))) with p fitted to the normal distribution on |x| <= 5.6 and
+# constant beyond: GELU within 7e-7 of the exact one, at the cost of one exponential, which
+# float32 holds up to |x| = 30.
+GELU_FITTED = 5.6
+GELU_LIMIT = 30.0
 GELU_POLYNOMIAL = (
     1.59574446e00,
     7.27332308e-02,
@@ -39,6 +40,7 @@ GELU_POLYNOMIAL = (
     5.55828913e-06,
     -1.11787381e-07,
 )
+_SIZES = ("hidden_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers")
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,11 @@ class BertNumpy:
     def from_folder(cls, folder: Path, adapter: Mapping[str, F32] | None = None) -> BertNumpy:
         """Read and hash a folder; `adapter` is merged into the weights."""
         weights = read_weights(folder / "model.safetensors", adapter)
-        config = json.loads((folder / "config.json").read_text("utf-8"))
+        config = read_config(folder)
         tokenizer = Tokenizer.read(folder / "tokenizer.json")
         return cls(config, weights, tokenizer, folder_reference("bert", folder))
 
-    def _take(self, named: Mapping[str, F32], layers: int) -> None:
-        weights = {name.removeprefix("bert."): array for name, array in named.items()}
+    def _take(self, weights: Mapping[str, F32], layers: int) -> None:
         self.word = weights["embeddings.word_embeddings.weight"]
         # Every token is of segment 0: its vector joins the positions once and for all.
         segment = weights["embeddings.token_type_embeddings.weight"][0]
@@ -161,11 +162,12 @@ def attend(qkv: F32, offsets: I64, heads: int) -> F32:
 
 
 def gelu(hidden: F32) -> None:
-    """x Phi(x) in place, to 7e-7."""
+    """x Phi(x) in place, to 7e-7 and the rounding of float32."""
     for row in range(0, len(hidden), GELU_ROWS):
         block = hidden[row : row + GELU_ROWS]
         x = np.clip(block, -GELU_LIMIT, GELU_LIMIT)
         square = x * x
+        np.minimum(square, np.float32(GELU_FITTED**2), out=square)
         power = square * np.float32(GELU_POLYNOMIAL[-1])
         for coefficient in GELU_POLYNOMIAL[-2:0:-1]:
             power += np.float32(coefficient)
@@ -193,6 +195,9 @@ def _norm(weights: Mapping[str, F32], name: str) -> tuple[F32, F32]:
 
 
 def _refuse_other_architectures(config: Mapping[str, Any], reference: dict[str, Any]) -> None:
+    for key in _SIZES:
+        if key not in config:
+            raise BackboneError(f"{reference.get('path', 'config.json')}: config lacks {key}")
     for key, served in (
         ("model_type", "bert"),
         ("hidden_act", "gelu"),

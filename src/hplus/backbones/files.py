@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -32,18 +33,25 @@ def _sha256(path: Path, _size: int, _mtime: int) -> str:
 
 
 def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[str, F32]:
-    """The float tensors of a safetensors file as float32, with an adapter merged in."""
+    """The float tensors of a safetensors file as float32, with an adapter merged in.
+
+    Names are those of the bare encoder, as the adapter's are: a "bert." before them is left out.
+    """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise BackboneError(f"{path} is missing; weights must be safetensors") from None
-    except (safetensors.SafetensorError, TypeError, ValueError, OSError) as error:
+    except TypeError as error:
+        raise BackboneError(
+            f"{path} holds numbers that numpy lacks ({error}); ask for torch with device='cpu'"
+        ) from error
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
         raise BackboneError(
             f"{path} is not a sound safetensors file ({error}); fetch or install it again"
         ) from error
     weights = {
-        name: tensor.astype(np.float32, copy=False)
+        name.removeprefix("bert."): tensor.astype(np.float32, copy=False)
         for name, tensor in tensors.items()
         if np.issubdtype(tensor.dtype, np.floating)
     }
@@ -53,19 +61,39 @@ def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[s
 def merge_adapter(weights: dict[str, F32], adapter: Mapping[str, F32]) -> dict[str, F32]:
     """LoRA: W + B A for every `<W>.lora_A`, `<W>.lora_B` of the adapter, scale already in B."""
     merged = dict(weights)
-    for name, a in adapter.items():
-        if name.endswith(".lora_B"):
-            continue
-        target = name.removesuffix(".lora_A")
-        b = adapter.get(f"{target}.lora_B")
+    targets = (name.removesuffix(".lora_A").removesuffix(".lora_B") for name in adapter)
+    for target in dict.fromkeys(targets):
+        a, b = adapter.get(f"{target}.lora_A"), adapter.get(f"{target}.lora_B")
         weight = weights.get(target)
-        if weight is None or b is None or (b.shape[0], a.shape[1]) != weight.shape:
+        if (
+            weight is None
+            or a is None
+            or b is None
+            or (b.shape[0], *a.shape[1:]) != weight.shape
+            or a.shape[:1] != b.shape[1:]
+        ):
             raise BackboneError(
-                f"adapter tensor {name} fits no weight of the backbone "
+                f"adapter for {target} fits no weight of the backbone "
                 f"({'no such weight' if weight is None else f'weight is {weight.shape}'})"
             )
         merged[target] = weight + b @ a
     return merged
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` of an encoder folder."""
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise BackboneError(
+            f"{folder} has no config.json: neither a checkpoint nor an encoder folder"
+        ) from None
+    except ValueError as error:
+        raise BackboneError(f"{path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise BackboneError(f"{path} holds a {type(config).__name__}, expected an object")
+    return config
 
 
 def folder_reference(kind: str, folder: Path) -> dict[str, Any]:

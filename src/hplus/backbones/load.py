@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hplus.backbones import Backbone, mini
 from hplus.backbones.bert_numpy import BertNumpy
-from hplus.backbones.files import sha256
+from hplus.backbones.files import read_config, sha256
 from hplus.errors import BackboneError
 from hplus.types import F32
 
@@ -55,16 +54,9 @@ def load_backbone(
 
 def reference_of_folder(folder: Path) -> dict[str, Any]:
     """A bare encoder folder as a reference: its architecture decides who serves it."""
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-    except FileNotFoundError:
-        raise BackboneError(
-            f"{folder} has no config.json: neither a checkpoint nor an encoder folder"
-        ) from None
-    except ValueError as error:
-        raise BackboneError(f"{folder / 'config.json'} is not JSON: {error}") from error
+    config = read_config(folder)
     kinds = {"bert": "bert", "qwen3": "qwen3"}
-    return {"kind": kinds.get(config.get("model_type"), "transformers"), "path": str(folder)}
+    return {"kind": kinds.get(str(config.get("model_type")), "transformers"), "path": str(folder)}
 
 
 def _check_hashes(reference: Mapping[str, Any]) -> None:

@@ -7,7 +7,9 @@ in attention, but are never units, tags or lexical terms.
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +28,8 @@ class Tokenizer:
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         inner.no_padding()
         inner.no_truncation()
+        # A text that spells "[SEP]" means the characters, not the special token.
+        inner.encode_special_tokens = True
         self.inner = inner
         bare = inner.encode("a", add_special_tokens=False).ids
         full = inner.encode("a").ids
@@ -63,6 +67,8 @@ class Tokenizer:
         offsets = offsets_of(lengths)
         for text, first, last in zip(clean, offsets[:-1], offsets[1:], strict=True):
             _trim(text, spans[first:last])
+            if not text.isascii():
+                _keep_marks(text, spans[first:last])
         return Tokens(tuple(texts), ids, spans, offsets)
 
     def token(self, token_id: int) -> str:
@@ -80,6 +86,18 @@ def _trim(text: str, spans: I32) -> None:
             spans[i, 0] = start + len(piece) - len(piece.lstrip())
 
 
+def _keep_marks(text: str, spans: I32) -> None:
+    """Give accents that the normaliser strips (e + U+0301) to the letter before, in place."""
+    stops = [*spans[1:, 0].tolist(), len(text)]
+    for i, (end, stop) in enumerate(zip(spans[:, 1].tolist(), stops, strict=False)):
+        while end < stop and unicodedata.category(text[end]).startswith("M"):
+            end += 1
+        spans[i, 1] = end
+
+
 def _unknown_id(inner: tokenizers.Tokenizer) -> int | None:
+    if isinstance(inner.model, tokenizers.models.Unigram):  # which tells it in its file only
+        found: int | None = json.loads(inner.to_str())["model"].get("unk_id")
+        return found
     token = getattr(inner.model, "unk_token", None)
     return inner.token_to_id(token) if isinstance(token, str) else None

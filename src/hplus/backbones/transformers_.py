@@ -25,9 +25,6 @@ except ImportError:
         "this backbone needs torch and transformers: pip install 'hplus[torch]'"
     ) from None
 
-# Families whose positions start after the padding id.
-_POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert"}
-
 
 class TransformersBackbone:
     """One padded forward pass of a transformers encoder, packed in and out."""
@@ -44,8 +41,11 @@ class TransformersBackbone:
         config = model.config
         self.dim = int(config.hidden_size)
         self.limit = int(getattr(config, "max_position_embeddings", 512))
-        if config.model_type in _POSITIONS_AFTER_PADDING:
-            self.limit -= int(config.pad_token_id) + 1
+        # RoBERTa, MPNet and their kin count positions from after the padding id.
+        positions = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+        padding = getattr(positions, "padding_idx", None)
+        if padding is not None:
+            self.limit -= int(padding) + 1
 
     def forward(self, ids: I32, offsets: I64) -> F32:
         """eq:shared_encoder on packed sequences: ids i32[T], offsets i64[n + 1] -> f32[T, d]."""
@@ -84,7 +84,8 @@ def load(
 
 
 def read_model(source: str, loader: Any) -> Any:
-    """The float32 model; never remote code, never pickles."""
+    """The float32 model; never remote code, never pickles; quiet, whatever its size."""
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         return loader.from_pretrained(
             source,
@@ -102,8 +103,16 @@ def read_tokenizer(source: str) -> Tokenizer:
     path = Path(source) / "tokenizer.json"
     if path.exists():
         return Tokenizer.read(path)
-    fast = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    return Tokenizer(fast.backend_tokenizer)
+    try:
+        fast = transformers.AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        tokenizer = Tokenizer(fast.backend_tokenizer)
+    except Exception as error:  # as for the model
+        raise BackboneError(f"{source} has no tokenizer that loads: {error}") from error
+    # Without any file transformers makes up an empty vocabulary, and every word is unknown.
+    names = [str(name) for name in fast.vocab_files_names.values()]
+    if Path(source).is_dir() and not any((Path(source) / name).exists() for name in names):
+        raise BackboneError(f"{path} is missing; a backbone folder needs it")
+    return tokenizer
 
 
 def reference(kind: str, source: str, model: Any) -> dict[str, Any]:

@@ -110,11 +110,10 @@ def print_explanation(
     from rich.text import Text
 
     colours = {i: _COLOURS[i % len(_COLOURS)] for i in range(len(explanation.phrase))}
-    shares = "  ".join(f"{view} {share:.3f}" for view, share in explanation.shares.items())
+    shares = " + ".join(f"{view} {share:.3f}" for view, share in explanation.shares.items())
+    out.print()
     out.print(
-        f"\n[bold]{label}[/bold]  fused {explanation.fused:.3f} = {shares}".replace(
-            "  ", " + "
-        ).replace(" + fused", "  fused", 1)
+        Text(label, style="bold").append(f"  fused {explanation.fused:.3f} = {shares}", "none")
     )
     marks = [
         (span, colours[i]) for i, match in enumerate(explanation.phrase) for span in match.spans

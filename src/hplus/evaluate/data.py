@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -43,7 +44,7 @@ def read_beir(folder: Path, split: str = "test") -> RetrievalSet:
 
 
 def _joined(row: dict[str, str]) -> str:
-    return f"{row.get('title', '')} {row['text']}".strip()
+    return f"{row.get('title') or ''} {row['text']}".strip()
 
 
 def _rows(path: Path, *needed: str) -> Iterator[dict[str, str]]:
@@ -52,6 +53,8 @@ def _rows(path: Path, *needed: str) -> Iterator[dict[str, str]]:
             row = json.loads(line)
         except ValueError as error:
             raise InputError(f"{path}:{number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number} is not a JSON object")
         absent = [key for key in ("_id", *needed) if not isinstance(row.get(key), str)]
         if absent:
             raise InputError(f"{path}:{number} lacks {' and '.join(absent)}")
@@ -75,11 +78,14 @@ def _read_judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
 
 def _lines(path: Path) -> Iterator[str]:
     zipped = path.with_name(path.name + ".gz")
-    if path.exists():
-        with path.open(encoding="utf-8") as lines:
-            yield from lines
-    elif zipped.exists():
-        with gzip.open(zipped, "rt", encoding="utf-8") as lines:
-            yield from lines
-    else:
+    if not path.exists() and not zipped.exists():
         raise InputError(f"{path} is missing, plain and as .gz; a BEIR folder is expected")
+    try:
+        if path.exists():
+            with path.open(encoding="utf-8") as lines:
+                yield from lines
+        else:
+            with gzip.open(zipped, "rt", encoding="utf-8") as lines:
+                yield from lines
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

@@ -13,9 +13,12 @@ from hplus.units.partition import Partition
 
 def normalise(vectors: F32) -> F32:
     """Rows of length one; a row of zeros stays zero."""
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    scaled: F32 = (vectors / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
-    return scaled
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    tiny = norms < 1e-15
+    if tiny.any():  # squares this small are lost in float32
+        vectors = vectors * np.where(tiny, np.float32(1e30), np.float32(1))[:, None]
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return np.divide(vectors, np.where(norms > 0, norms, 1)[:, None], dtype=np.float32)
 
 
 def pool(states: F32, units: Partition, width: int) -> F32:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -18,7 +19,11 @@ def check_alphas(alphas: Mapping[str, float]) -> dict[str, float]:
     unknown = sorted(set(alphas) - set(VIEWS))
     if unknown or not alphas:
         raise InputError(f"fusion weights for {unknown or 'no view'}; the views are {VIEWS}")
-    bad = {name: a for name, a in alphas.items() if not (np.isfinite(a) and a >= 0)}
+    bad = {
+        name: a
+        for name, a in alphas.items()
+        if not (isinstance(a, Real) and np.isfinite(a) and a >= 0)
+    }
     if bad:
         raise InputError(f"fusion weights must be numbers of 0 or more, but {bad} came")
     return {view: float(alphas[view]) for view in VIEWS if view in alphas}

@@ -1,0 +1,5 @@
+"""`python -m hplus`."""
+
+from hplus.cli import main
+
+main()

@@ -1,0 +1,195 @@
+"""Small random data of the shapes that cross the rooms, for tests anywhere in the tree.
+
+Everything takes a `numpy.random.Generator`, so one seed is one case. Units stand on words of
+three digits, one space apart, numbered through the text: the spans of unit "007" cover 28:31 of
+the `text_of_words`, and a test can read off what an explanation should cite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hplus.types import F32, I32, I64, Coverage, Encoded, Tokens, item_of_row, offsets_of
+from hplus.units.pool import normalise
+from hplus.units.select import Budget, Kept, spend
+
+WORD = re.compile(r"\w+|[^\w\s]")
+VOCABULARY = 24
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of n texts in reading order, as `spend` takes them."""
+
+    vectors: F32
+    weights: F32
+    spans: I32
+    offsets: I64
+
+
+def random_vectors(random: np.random.Generator, rows: int, width: int) -> F32:
+    """Directions spread evenly, f32[rows, width], unit length."""
+    return normalise(random.normal(size=(rows, width)).astype(np.float32))
+
+
+def random_weights(random: np.random.Generator, rows: int, *, ties: bool = False) -> F32:
+    """Positive importance; with `ties` small whole numbers, whose sums are exact."""
+    drawn = random.integers(1, 4, rows) if ties else random.gamma(2.0, size=rows) + 0.01
+    return drawn.astype(np.float32)
+
+
+def spread_weights(random: np.random.Generator, rows: int) -> F32:
+    """Importance over many orders of magnitude: sums in another order round otherwise."""
+    return random.lognormal(sigma=3, size=rows).astype(np.float32)
+
+
+def random_units(
+    random: np.random.Generator, lengths: Sequence[int], width: int = 8, *, ties: bool = False
+) -> Units:
+    """`lengths[i]` units of one word each in text i."""
+    offsets = offsets_of(lengths)
+    rows = int(offsets[-1])
+    word = np.arange(rows) - offsets[item_of_row(offsets)]
+    return Units(
+        vectors=random_vectors(random, rows, width),
+        weights=random_weights(random, rows, ties=ties),
+        spans=spans_of_words(word),
+        offsets=offsets,
+    )
+
+
+def encode_units(units: Units, budget: Budget | None = None) -> Encoded:
+    """Units under a budget as an `Encoded` whose other views are empty."""
+    kept = spend(budget or Budget(), units.vectors, units.weights, units.spans, units.offsets)
+    return encoded_of(kept, importance=sum_by(units.weights, units.offsets))
+
+
+def encoded_of(kept: Kept, *, importance: F32) -> Encoded:
+    """What a budget kept as an `Encoded` whose other views are empty."""
+    texts = len(kept.offsets) - 1
+    return Encoded(
+        global_=np.zeros((texts, 1), np.float32),
+        **vars(kept),
+        lexical_ids=np.empty(0, np.int32),
+        lexical_weights=np.empty(0, np.float32),
+        lexical_offsets=np.zeros(texts + 1, np.int64),
+        coverage=Coverage(
+            tokens=np.zeros(texts, np.int32),
+            windows=np.ones(texts, np.int32),
+            cut=np.zeros(texts, np.int32),
+            importance=importance,
+            kept=sum_by(kept.weights, kept.offsets),
+        ),
+    )
+
+
+def random_encoded(
+    random: np.random.Generator,
+    lengths: Sequence[int],
+    width: int = 8,
+    *,
+    dropped: Sequence[int] | None = None,
+    merged: bool = False,
+) -> Encoded:
+    """All three views of n texts; text i keeps `lengths[i]` units and dropped `dropped[i]`.
+
+    Every word of a text belongs to one unit, kept or dropped; with `merged` a unit has one to
+    three words, not always neighbours. Terms are drawn from ids 0 … 23.
+    """
+    lost = [0] * len(lengths) if dropped is None else list(dropped)
+    kept_words: list[list[int]] = []
+    lost_words: list[list[int]] = []
+    weights: list[F32] = []
+    for keep, lose in zip(lengths, lost, strict=True):
+        sizes = random.integers(1, 4, keep + lose) if merged else np.ones(keep + lose, np.int64)
+        words = np.split(random.permutation(int(sizes.sum())), np.cumsum(sizes)[:-1])
+        members = [sorted(piece.tolist()) for piece in words if len(piece)]
+        kept_words += members[:keep]
+        lost_words += members[keep:]
+        weights.append(-np.sort(-spread_weights(random, keep + lose)))
+    terms = [
+        np.flatnonzero(random.random(VOCABULARY) < random.choice([0, 0.3, 0.9])) for _ in lengths
+    ]
+    weights_kept = [w[:keep] for w, keep in zip(weights, lengths, strict=True)]
+    weights_lost = [w[keep:] for w, keep in zip(weights, lengths, strict=True)]
+    offsets, dropped_offsets = offsets_of(lengths), offsets_of(lost)
+    kept = joined(weights_kept, np.float32)
+    return Encoded(
+        global_=random_vectors(random, len(lengths), width),
+        vectors=random_vectors(random, len(kept), width),
+        weights=kept,
+        offsets=offsets,
+        spans=spans_of_words(joined(kept_words, np.int64)),
+        span_offsets=offsets_of([len(words) for words in kept_words]),
+        lexical_ids=joined(terms, np.int32),
+        lexical_weights=spread_weights(random, sum(map(len, terms))),
+        lexical_offsets=offsets_of([len(ids) for ids in terms]),
+        dropped_weights=joined(weights_lost, np.float32),
+        dropped_offsets=dropped_offsets,
+        dropped_spans=spans_of_words(joined(lost_words, np.int64)),
+        dropped_span_offsets=offsets_of([len(words) for words in lost_words]),
+        coverage=Coverage(
+            tokens=random.integers(0, 99, len(lengths)).astype(np.int32),
+            windows=np.ones(len(lengths), np.int32),
+            cut=random.integers(0, 9, len(lengths)).astype(np.int32),
+            importance=sum_by(joined(weights, np.float32), offsets + dropped_offsets),
+            kept=sum_by(kept, offsets),
+        ),
+    )
+
+
+def text_of_words(words: int = 100) -> str:
+    """The text under the random units: "000 001 002 …"."""
+    return " ".join(f"{word:03d}" for word in range(words))
+
+
+def spans_of_words(words: I64) -> I32:
+    """Characters of word k in `text_of_words`, i32[k, 2]."""
+    starts = 4 * np.asarray(words, np.int64)
+    return np.stack([starts, starts + 3], axis=1).astype(np.int32)
+
+
+def plain_tokens(*texts: str) -> Tokens:
+    """Words and single signs as tokens; equal pieces of text have equal ids."""
+    found = [list(WORD.finditer(text)) for text in texts]
+    matches = [match for text in found for match in text]
+    known: dict[str, int] = {}
+    ids = [known.setdefault(match[0], len(known)) for match in matches]
+    return Tokens(
+        texts=texts,
+        ids=np.array(ids, np.int32),
+        spans=np.array([match.span() for match in matches], np.int32).reshape(-1, 2),
+        offsets=offsets_of([len(text) for text in found]),
+    )
+
+
+def joined(parts: Sequence[Any], dtype: type) -> Any:
+    """Parts one after another as one array; no parts, no rows."""
+    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype)
+
+
+def sum_by(values: F32, offsets: I64) -> F32:
+    """Sum of each text's rows, f32[n], by a plain loop."""
+    sums = [float(values[a:b].sum(dtype="f8")) for a, b in pairwise(offsets)]
+    return np.array(sums, np.float32)
+
+
+def assert_same(actual: Encoded, expected: Encoded, *, rtol: float = 0.0) -> None:
+    """Equal in every field, dtype and shape; `rtol` is the leeway of floats."""
+    for name, part in _arrays(expected).items():
+        other = _arrays(actual)[name]
+        assert other.dtype == part.dtype, name
+        assert other.shape == part.shape, name
+        leeway = rtol if part.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(other, part, rtol=leeway, atol=leeway, err_msg=name)
+
+
+def _arrays(encoded: Encoded) -> dict[str, Any]:
+    own = {f.name: getattr(encoded, f.name) for f in fields(Encoded) if f.name != "coverage"}
+    return own | {f.name: getattr(encoded.coverage, f.name) for f in fields(Coverage)}

@@ -1,0 +1,261 @@
+"""The command line: output, JSON, exit codes, mistakes; examples of the help are run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hplus.cli import app, demo, encode, info, main, score, segment, terms
+from hplus.encoded_file import read_encoded
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("segment", "text")` -> exit code, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hplus", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("Metformin treats type 2 diabetes.\nHeart failure and type 2 diabetes\n")
+    return path
+
+
+def typed(command: str, texts: str = "", **kwargs: object) -> subprocess.CompletedProcess[str]:
+    """The command as a person types it, in a process of its own."""
+    arguments = [sys.executable, "-m", "hplus", *shlex.split(command)[1:]]
+    return subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        input=texts,
+        timeout=120,
+        **kwargs,  # type: ignore[call-overload]
+    )
+
+
+def test_segment_json(run: Run) -> None:
+    code, out, _ = run("segment", "Metformin lowers HbA1c in type 2 diabetes", "--json")
+    row = json.loads(out)
+    assert code == 0
+    assert list(row) == ["text", "units"]
+    assert [list(unit) for unit in row["units"]] == [["start", "end", "text", "weight"]] * 3
+    assert [unit["text"] for unit in row["units"]] == [
+        "Metformin lowers HbA1c",
+        "in",
+        "type 2 diabetes",
+    ]
+
+
+def test_segment_for_people(run: Run) -> None:
+    assert run("segment", "type 2 diabetes in adults")[1] == "type 2 diabetes │ in │ adults\n"
+
+
+def test_segment_reads_lines_from_input() -> None:
+    done = typed("hplus segment - --json", "type 2 diabetes\n\n心力衰竭\n")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert [row["text"] for row in rows] == ["type 2 diabetes", "", "心力衰竭"]
+    assert rows[1]["units"] == []
+
+
+def test_segment_colours_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    done = typed("hplus segment 'type 2 diabetes of the heart'")
+    assert "\x1b[" in done.stdout
+    assert "█" in done.stdout
+
+
+def test_terms_keep_a_unit_whole(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "terms.gz"
+    path.write_bytes(gzip.compress(b"treats type 2\n"))
+    _, out, _ = run("segment", "Metformin treats type 2", "--terms", str(path), "--json")
+    units = [unit["text"] for unit in json.loads(out)["units"]]
+    assert units == ["Metformin", "treats type 2"]
+
+
+def test_score_json(run: Run) -> None:
+    code, out, _ = run("score", "type 2 diabetes", "type 2 diabetes", "heart failure", "--json")
+    row = json.loads(out)
+    names = ["index", "global", "phrase", "phrase_raw", "lexical", "lexical_raw", "fused"]
+    assert code == 0
+    assert row["query"] == "type 2 diabetes"
+    assert [list(document) for document in row["documents"]] == [names] * 2
+    assert row["documents"][0]["fused"] > row["documents"][1]["fused"]
+    assert row["documents"][0]["phrase"] == pytest.approx(1, abs=1e-5)
+
+
+def test_score_explained(run: Run) -> None:
+    _, out, _ = run("score", "type 2 diabetes", "Metformin in type 2 diabetes", "--explain")
+    assert "fused" in out
+    assert "type 2 diabetes  " in out
+    assert "→ type 2 diabetes" in out
+    _, out, _ = run("score", "type 2", "type 2", "--explain", "--json")
+    explanation = json.loads(out)["documents"][0]["explanation"]
+    assert explanation["phrase"][0]["document_spans"] == [[0, 6]]
+
+
+def test_score_reads_documents_from_input() -> None:
+    done = typed("hplus score 'type 2 diabetes' - --json", "heart failure\ntype 2 diabetes\n")
+    assert len(json.loads(done.stdout)["documents"]) == 2
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_encode(run: Run, texts: Path, tmp_path: Path, suffix: str) -> None:
+    target = tmp_path / f"out.{suffix}"
+    code, out, _ = run("encode", str(texts), str(target), "--budget", "2", "--width", "64")
+    assert code == 0
+    assert "2 texts, 4 units, 100.0% of importance kept" in out
+    encoded, fingerprint = read_encoded(target)
+    assert encoded.vectors.shape == (4, 64)
+    assert len(fingerprint) == 64
+    np.testing.assert_array_equal(np.diff(encoded.offsets), [2, 2])
+
+
+def test_encode_reads_jsonl(run: Run, tmp_path: Path) -> None:
+    source = tmp_path / "texts.jsonl"
+    source.write_text('{"title": "A", "text": "heart failure"}\n{"text": "type 2"}\n')
+    assert run("encode", str(source), str(tmp_path / "o.npz"), "--as", "query")[0] == 0
+    source.write_text('{"text": "fine"}\n{"body": 1}\n')
+    code, _, err = run("encode", str(source), str(tmp_path / "p.npz"))
+    assert code == 2
+    assert "texts.jsonl:2" in err
+
+
+def test_info(run: Run) -> None:
+    code, out, _ = run("info", "--json")
+    about = json.loads(out)
+    assert code == 0
+    assert about["recipe"]["units"] == "runs"
+    assert about["recipe"]["trained"] == []
+    assert len(about["fingerprint"]) == 64
+    assert "untrained" in run("info")[1]
+
+
+def test_terms_check(run: Run, texts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "terms.txt"
+    path.write_text("type 2 diabetes\nheart failure\nrenal failure\n")
+    code, out, _ = run("terms", "check", str(path), str(texts), "--json")
+    rows = {row["term"]: row for row in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert {term: row["count"] for term, row in rows.items()} == {
+        "type 2 diabetes": 2,
+        "heart failure": 1,
+    }
+    assert rows["heart failure"]["changed"] == {}
+    assert sum(rows["type 2 diabetes"]["changed"].values()) == 1
+    shown = run("terms", "check", str(path), str(texts))[1]
+    assert shown.startswith(
+        "2 of 3 terms occur, 3 times in 2 texts; units change 1 times in 1 texts"
+    )
+
+
+def test_terms_check_finds_nothing(run: Run, texts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "terms.txt"
+    path.write_text("quark\n")
+    assert run("terms", "check", str(path), str(texts))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["segment", "x", "--model", "nowhere"], "neither a folder nor a built-in"),
+        (["segment", "x", "--terms", "nowhere.txt"], "nowhere.txt"),
+        (["score", " ", "x"], "the query is empty"),
+        (["encode", "nowhere.txt", "out.npz"], "nowhere.txt is missing"),
+        (["encode", "nowhere.txt", "out.pkl"], ".npz or .safetensors"),
+        (["encode", "nowhere.txt", "no/where/out.npz"], "is no folder"),
+        (["score", "x", "y", "--width", "999"], "width 999 asked"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    run: Run, arguments: list[str], message: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["segment", "--colour"], ["score"], ["nonsense"]])
+def test_bad_usage_is_exit_code_2(run: Run, arguments: list[str]) -> None:
+    assert run(*arguments)[0] == 2
+
+
+def test_input_that_is_not_utf8_is_named_by_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hplus", "segment", "-"], capture_output=True, input=b"fine\n\xff\n"
+    )
+    assert done.returncode == 2
+    assert b"standard input:2 is not UTF-8" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m hplus segment - --json | head -n 1"
+    lines = "type 2 diabetes\n" * 400
+    done = subprocess.run(["bash", "-c", command], input=lines, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_every_command_is_helpful(run: Run) -> None:
+    for command, module in (
+        (["segment"], segment),
+        (["score"], score),
+        (["encode"], encode),
+        (["info"], info),
+        (["demo"], demo),
+        (["terms", "check"], terms),
+    ):
+        code, out, _ = run(*command, "--help")
+        assert code == 0
+        assert "Example: hplus" in out
+        assert module.EXAMPLE.startswith("Example: hplus " + " ".join(command))
+
+
+@pytest.mark.parametrize("module", [segment, score, encode, info, demo, terms])
+def test_the_examples_of_the_help_run(module: object, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("Metformin treats type 2 diabetes.\n")
+    (tmp_path / "terms.txt").write_text("type 2 diabetes\n")
+    command = module.EXAMPLE.removeprefix("Example: ")  # type: ignore[attr-defined]
+    done = typed(command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert done.stderr == ""
+
+
+def test_the_demo_shows_every_view() -> None:
+    done = typed("hplus demo")
+    for part in ("global", "lexical", "phrase, all units", "merge to 32", "fused", "nDCG@10"):
+        assert part in done.stdout
+
+
+def test_commands_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for command in app.registered_commands:
+        assert f"hplus {command.name}" in page
+    assert "hplus terms check" in page

@@ -1,0 +1,246 @@
+"""Checkpoints: what is saved loads again; what is damaged is refused by one clear sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from hplus import Budget, CheckpointError, HPlus, HPlusError, checkpoint
+from hplus.heads.crf import CRF
+from hplus.heads.importance import Idf, ImportanceHead
+from hplus.recipe import Recipe
+
+TEXTS = ["type 2 diabetes", "heart failure of the kidney", ""]
+
+
+@pytest.fixture
+def saved(tiny: HPlus, tmp_path: Path) -> Path:
+    """A checkpoint of everything: CRF, importance head, idf, adapter."""
+    random = np.random.default_rng(0)
+
+    def draw(*shape: int) -> np.ndarray:
+        return random.normal(0, 0.1, shape).astype(np.float32)
+
+    d = tiny.dim
+    layer = "base_model.model.encoder.layer.0.attention.self.query"
+    return checkpoint.save(
+        tmp_path / "saved",
+        reference=tiny.checkpoint.backbone.reference,
+        recipe=Recipe(
+            name="everything",
+            units="crf",
+            importance="head",
+            window=64,
+            document_budget=Budget(8, share=0.9, policy="merge"),
+            trained=("crf", "importance"),
+        ),
+        crf=CRF(draw(3, d), draw(3), draw(3, 3), draw(3), draw(3)),
+        head=ImportanceHead(draw(d), 0.5),
+        idf=Idf(np.abs(draw(tiny.checkpoint.backbone.tokenizer.vocabulary)) + 0.1),
+        adapter={f"{layer}.lora_A.weight": draw(2, d), f"{layer}.lora_B.weight": draw(d, 2)},
+        adapter_scale=2.0,
+        notes={"data": "none"},
+    )
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def replace_tensors(folder: Path, name: str, data: bytes) -> None:
+    """Put other bytes in a file and make its hash right: only the content is then wrong."""
+    (folder / name).write_bytes(data)
+    config = json.loads((folder / "config.json").read_text())
+    config["files"][name] = hashlib.sha256(data).hexdigest()
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_a_saved_model_loads_as_it_was(tiny: HPlus, tmp_path: Path) -> None:
+    tiny.save(tmp_path / "copy")
+    again = HPlus(tmp_path / "copy")
+    assert again.fingerprint == tiny.fingerprint
+    assert again.recipe == tiny.recipe
+    for a, b in zip(
+        vars(again.encode_document(TEXTS)).values(),
+        vars(tiny.encode_document(TEXTS)).values(),
+        strict=True,
+    ):
+        if isinstance(a, np.ndarray):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_all_parts_load(saved: Path) -> None:
+    model = HPlus(saved)
+    assert model.recipe.document_budget == Budget(8, share=0.9, policy="merge")
+    assert model.recipe.trained == ("crf", "importance")
+    assert model.checkpoint.crf is not None
+    assert len(model.encode_document(TEXTS)) == 3
+
+
+def test_the_adapter_is_merged_alike_in_numpy_and_torch(saved: Path, tiny: HPlus) -> None:
+    with_adapter = HPlus(saved).states(TEXTS).states
+    np.testing.assert_allclose(
+        HPlus(saved, device="cpu").states(TEXTS).states, with_adapter, atol=1e-4
+    )
+    assert np.abs(with_adapter - tiny.states(TEXTS).states).max() > 1e-3
+
+
+def test_the_fingerprint_follows_every_file_and_setting(saved: Path) -> None:
+    base = HPlus(saved).fingerprint
+    assert HPlus(saved, units="tokens").fingerprint != base
+    assert HPlus(saved, importance="idf").fingerprint != base
+    assert HPlus(saved, window=32).fingerprint != base
+    assert HPlus(saved, long="cut").fingerprint != base
+    # Budgets and fusion are chosen at encoding and at search; they change no weights.
+    assert HPlus(saved, document_budget=Budget(3)).fingerprint == base
+    heads = safetensors.numpy.load_file(saved / "heads.safetensors")
+    heads["crf.bias"] = heads["crf.bias"] + np.float32(1e-3)
+    replace_tensors(saved, "heads.safetensors", safetensors.numpy.save(heads))
+    assert HPlus(saved).fingerprint != base
+
+
+@pytest.mark.parametrize("name", ["heads.safetensors", "idf.safetensors", "adapter.safetensors"])
+def test_a_changed_file_is_refused(saved: Path, name: str) -> None:
+    data = bytearray((saved / name).read_bytes())
+    data[-1] ^= 1
+    (saved / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=rf"{name} has SHA-256"):
+        HPlus(saved)
+
+
+@pytest.mark.parametrize("name", ["heads.safetensors", "idf.safetensors", "config.json"])
+def test_a_missing_file_is_named(saved: Path, name: str) -> None:
+    (saved / name).unlink()
+    with pytest.raises(HPlusError, match=rf"{name} is missing"):
+        HPlus(saved)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 16,
+        (10**18).to_bytes(8, "little") + b"{}",
+        (2).to_bytes(8, "little") + b"{}",
+        pickle.dumps({"crf.weight": [1.0]}),
+        safetensors.numpy.save({"crf.weight": np.zeros((3, 32), np.float32)})[:-5],
+    ],
+    ids=["empty", "noise", "huge header", "no tensors", "pickle", "truncated"],
+)
+def test_a_hostile_tensor_file_is_refused(saved: Path, data: bytes) -> None:
+    replace_tensors(saved, "heads.safetensors", data)
+    with pytest.raises(CheckpointError, match=r"heads\.safetensors"):
+        HPlus(saved)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value"),
+    [
+        ("crf.weight", np.zeros((3, 5), np.float32)),
+        ("crf.start", np.full(3, np.nan, np.float32)),
+        ("crf.bias", np.zeros(3, np.float64)),
+        ("importance.weight", np.zeros(7, np.float32)),
+    ],
+)
+def test_a_tensor_of_another_shape_or_kind_is_refused(
+    saved: Path, tensor: str, value: np.ndarray
+) -> None:
+    heads = safetensors.numpy.load_file(saved / "heads.safetensors")
+    replace_tensors(saved, "heads.safetensors", safetensors.numpy.save(heads | {tensor: value}))
+    with pytest.raises(CheckpointError, match=f"heads.safetensors: tensor {tensor}"):
+        HPlus(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "format 2, this hplus reads 1"),
+        ({"format": "1"}, "format '1'"),
+        ({"window": "wide"}, "wrong setting|window"),
+        ({"budgets": {"document": {"count": 0}}}, "wrong setting"),
+        ({"budgets": {"document": {"colour": 1}}}, "wrong setting"),
+        ({"fusion": {"taste": 1}}, "wrong setting"),
+        ({"files": {"../../etc/passwd": "0"}}, "unknown files"),
+        ({"backbone": {"kind": "mystery", "path": "x"}}, "mystery|missing"),
+        ({"backbone": 5}, "wrong setting"),
+        ({"units": "crf", "trained": ["importance"]}, "does not list it as trained"),
+        ({"importance": "head", "trained": ["crf"]}, "does not list it as trained"),
+    ],
+)
+def test_a_wrong_config_is_refused(saved: Path, change: dict[str, Any], message: str) -> None:
+    rewrite(saved, **change)
+    with pytest.raises(HPlusError, match=message):
+        HPlus(saved).encode_query("x")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "null"])
+def test_a_config_that_is_no_object_is_refused(saved: Path, content: str) -> None:
+    (saved / "config.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        HPlus(saved)
+
+
+def test_a_changed_backbone_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "backbone"
+    shutil.copytree(tiny_folder, folder)
+    HPlus(folder).save(tmp_path / "saved")
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    weights["embeddings.LayerNorm.bias"] += np.float32(1)
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors has SHA-256"):
+        HPlus(tmp_path / "saved")
+
+
+def test_saving_never_overwrites(tiny: HPlus, saved: Path) -> None:
+    before = sorted(path.name for path in saved.iterdir())
+    with pytest.raises(CheckpointError, match="not empty"):
+        tiny.save(saved)
+    assert sorted(path.name for path in saved.iterdir()) == before
+
+
+def test_a_failed_save_leaves_nothing(
+    tiny: HPlus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(safetensors.numpy, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        tiny.save(tmp_path / "target")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_untrained_heads_cannot_be_switched_on(tiny: HPlus, tmp_path: Path) -> None:
+    crf = CRF(
+        np.zeros((3, tiny.dim), np.float32),
+        *(np.zeros(shape, np.float32) for shape in (3, (3, 3), 3, 3)),
+    )
+    recipe = replace(tiny.recipe, units="crf")
+    reference = tiny.checkpoint.backbone.reference
+    checkpoint.save(
+        tmp_path / "x", reference=reference, recipe=recipe, crf=crf, idf=tiny.checkpoint.idf
+    )
+    with pytest.raises(CheckpointError, match="does not list it as trained"):
+        HPlus(tmp_path / "x")
+
+
+def test_an_unknown_name_tells_the_known_ones() -> None:
+    with pytest.raises(CheckpointError, match="mini"):
+        HPlus("maxi")
+
+
+def test_the_default_says_that_it_is_untrained(mini: HPlus) -> None:
+    assert mini.recipe.trained == ()
+    assert mini.recipe.units == "runs"
+    assert mini.recipe.importance == "idf"
+    assert "data" in mini.checkpoint.notes

@@ -1,0 +1,96 @@
+"""What the pages show is what the program prints: every console and Python block is run.
+
+`python tests/test_docs.py` writes the present output into the pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+# Set-up is CI itself, and the demo has a test of its own.
+NOT_RUN = ("make ", "pip ", "git ")
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """A console block as pairs of command and shown output."""
+    pieces = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(piece.split("\n", 1)[0], piece.split("\n", 1)[1]) for piece in pieces]
+
+
+def printed(command: str, folder: Path) -> str:
+    """What the command prints, run as a person would in `folder`."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines())
+
+
+def assert_alike(shown: str, found: str) -> None:
+    """The same words, and numbers within what another processor's rounding may change."""
+    shown, found = shown.strip(), found.strip()
+    assert NUMBER.sub("#", shown) == NUMBER.sub("#", found)
+    for a, b in zip(NUMBER.findall(shown), NUMBER.findall(found), strict=True):
+        assert float(a) == pytest.approx(float(b), abs=2e-3, rel=2e-3)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_console_blocks_show_what_is_printed(page: Path, tmp_path: Path) -> None:
+    for block in CONSOLE.findall(page.read_text()):
+        for command, shown in commands(block):
+            if not command.startswith(NOT_RUN):
+                assert_alike(shown, printed(command, tmp_path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+    for block in PYTHON.findall(page.read_text()):
+        done = subprocess.run(
+            [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def refresh() -> None:
+    """Write the present output of every console block into the pages."""
+    import tempfile
+
+    for page in PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+
+            def rerun(match: re.Match[str], folder: str = folder) -> str:
+                lines = []
+                for command, shown in commands(match[1]):
+                    run = not command.startswith(NOT_RUN)
+                    output = printed(command, Path(folder)) if run else shown.strip("\n")
+                    lines += [f"$ {command}", *([output] if output else [])]
+                return "```console\n" + "\n".join(lines) + "\n```"
+
+            page.write_text(CONSOLE.sub(rerun, page.read_text()))
+
+
+if __name__ == "__main__":
+    refresh()

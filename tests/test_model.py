@@ -1,0 +1,319 @@
+"""HPlus: contracts of encoding, segmenting, scoring; bad input; long texts; workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hplus import Budget, BudgetError, Encoded, HPlus, InputError, Terms
+from hplus import model as model_module
+from hplus.heads.crf import CRF, emissions, viterbi
+from hplus.heads.importance import ImportanceHead
+from hplus.types import concatenate
+
+TEXTS = [
+    "Metformin lowers HbA1c in type 2 diabetes with chronic kidney disease.",
+    "5 mg/kg of sodium, twice daily; the patient has heart failure.",
+    "糖尿病患者的治疗 and type 1 diabetes",
+    "e\u0301clair naïve ＴＹＰＥ２\r\nnext line 👩‍🔬🇫🇷 α-amylase ½",
+    "",
+    "...",
+    "   \t\n",
+    "word " * 90,
+]
+ODD = st.text(
+    st.one_of(st.characters(codec="utf-8"), st.sampled_from("aé\u0301Ａ糖👩\u200d\r\n \x00-/5.")),
+    max_size=60,
+)
+
+
+def with_heads(model: HPlus, seed: int = 0) -> HPlus:
+    """The model with random heads that count as trained, for the CRF's path."""
+    random = np.random.default_rng(seed)
+
+    def draw(*shape: int) -> np.ndarray:
+        return random.normal(0, 1, shape).astype(np.float32)
+
+    crf = CRF(draw(3, model.dim), draw(3), draw(3, 3), draw(3), draw(3))
+    head = ImportanceHead(draw(model.dim) / 4, 0.1)
+    recipe = replace(model.recipe, units="crf", importance="head", trained=("crf", "importance"))
+    checkpoint = replace(model.checkpoint, crf=crf, head=head, recipe=recipe)
+    other = HPlus.__new__(HPlus)
+    other.__dict__.update(model.__dict__ | {"checkpoint": checkpoint})
+    return other
+
+
+def assert_equal(a: Encoded, b: Encoded, tolerance: float = 1e-5) -> None:
+    for field in fields(Encoded):
+        if field.name == "coverage":
+            for name in ("tokens", "windows", "cut"):
+                np.testing.assert_array_equal(getattr(a.coverage, name), getattr(b.coverage, name))
+            np.testing.assert_allclose(a.coverage.kept, b.coverage.kept, rtol=1e-5, atol=1e-5)
+            continue
+        left, right = getattr(a, field.name), getattr(b, field.name)
+        if left.dtype.kind == "f":
+            np.testing.assert_allclose(left, right, atol=tolerance, rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(left, right)
+
+
+def test_a_text_alone_and_in_any_batch(tiny: HPlus) -> None:
+    together = tiny.encode_document(TEXTS)
+    backwards = tiny.encode_document(TEXTS[::-1])
+    for i, text in enumerate(TEXTS):
+        alone = tiny.encode_document([text])
+        assert_equal(alone, together[i])
+        assert_equal(alone, backwards[len(TEXTS) - 1 - i])
+
+
+def test_a_text_alone_and_in_a_batch_on_the_real_weights(mini: HPlus) -> None:
+    together = mini.encode_document(TEXTS)
+    for i, text in enumerate(TEXTS):
+        assert_equal(mini.encode_document([text]), together[i])
+
+
+def test_crf_partitions_are_equal_in_any_batch_unless_the_margin_is_small(tiny: HPlus) -> None:
+    model = with_heads(tiny)
+    together = model.segment(TEXTS)
+    for text, units in zip(TEXTS, together, strict=True):
+        alone = model.states(text)
+        crf = model.checkpoint.crf
+        assert crf is not None
+        _, margin = viterbi(crf, emissions(crf, alone.states), alone.tokens.offsets)
+        if margin[0] > 1e-4:
+            assert [u.text for u in model.segment(text)[0]] == [u.text for u in units]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ODD, max_size=4))
+def test_units_cover_the_text_they_claim(tiny: HPlus, texts: list[str]) -> None:
+    for model in (tiny, with_heads(tiny)):
+        for text, units in zip(texts, model.segment(texts), strict=True):
+            position = 0
+            for unit in units:
+                assert unit.text == text[unit.start : unit.end]
+                assert position <= unit.start <= unit.end <= len(text)
+                assert unit.weight > 0
+                position = unit.end
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ODD, max_size=3), st.integers(1, 12), st.integers(1, 32))
+def test_a_slice_equals_a_fresh_encoding(
+    tiny: HPlus, texts: list[str], count: int, width: int
+) -> None:
+    whole = tiny.encode_document(texts, budget=Budget())
+    fresh = tiny.encode_document(texts, budget=Budget(count), width=width)
+    assert_equal(whole.at(budget=count, width=width), fresh)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ODD, max_size=3), st.integers(1, 12))
+def test_merging_keeps_all_importance(tiny: HPlus, texts: list[str], count: int) -> None:
+    merged = tiny.encode_document(texts, budget=Budget(count, policy="merge"))
+    np.testing.assert_allclose(merged.coverage.kept, merged.coverage.importance, rtol=1e-4)
+    assert (np.diff(merged.offsets) <= count).all()
+    every_span = tiny.encode_document(texts, budget=Budget()).spans
+    assert sorted(map(tuple, merged.spans.tolist())) == sorted(map(tuple, every_span.tolist()))
+
+
+def test_vectors_have_length_one_and_units_fall_in_importance(tiny: HPlus) -> None:
+    encoded = tiny.encode_document(TEXTS, budget=Budget())
+    np.testing.assert_allclose(np.linalg.norm(encoded.vectors, axis=1), 1, atol=1e-5)
+    for i in range(len(TEXTS)):
+        assert (np.diff(encoded[i].weights) <= 0).all()
+
+
+def test_empty_texts_have_no_units_and_match_nothing(tiny: HPlus) -> None:
+    scores = tiny.score("type 2 diabetes", ["", "  ", "type 2 diabetes"], explain=True)
+    assert scores.fused[:2].tolist() == [0, 0]
+    assert scores.ranking().tolist() == [2, 0, 1]
+    assert scores.explanations is not None
+    assert scores.explanations[0].phrase[0].document_spans == []
+
+
+def test_an_empty_query_scores_nothing(tiny: HPlus) -> None:
+    scores = tiny.score("", TEXTS)
+    assert not scores.fused.any()
+    assert scores.phrase is not None
+    assert not scores.phrase.any()
+
+
+def test_no_texts_at_all(tiny: HPlus) -> None:
+    encoded = tiny.encode_document([])
+    assert len(encoded) == 0
+    assert encoded.vectors.shape == (0, tiny.dim)
+    assert tiny.segment([]) == []
+    assert list(tiny.stream_documents(iter([]))) == []
+    assert len(tiny.encode_query([])) == 0
+
+
+def test_explanations_sum_to_the_scores(mini: HPlus) -> None:
+    documents = [text for text in TEXTS if text.strip()]
+    scores = mini.score(
+        "type 2 diabetes and sodium 5 mg/kg", documents, budget=Budget(4), explain=True
+    )
+    assert scores.explanations is not None
+    assert scores.phrase_raw is not None
+    assert scores.lexical_raw is not None
+    for i, explanation in enumerate(scores.explanations):
+        assert sum(match.contribution for match in explanation.phrase) == scores.phrase_raw[i]
+        assert sum(term.contribution for term in explanation.lexical) == scores.lexical_raw[i]
+        assert sum(explanation.shares.values()) == pytest.approx(scores.fused[i], abs=1e-12)
+        for match in explanation.phrase:
+            spelled = " … ".join(documents[i][s:e] for s, e in match.document_spans)
+            assert match.document_text == spelled
+    assert scores.explanations[0].dropped
+
+
+def test_alphas_switch_views_off(tiny: HPlus) -> None:
+    scores = tiny.score("type 2 diabetes", TEXTS, alphas={"phrase": 2.0}, explain=True)
+    assert scores.global_ is None
+    assert scores.lexical is None
+    assert scores.phrase is not None
+    np.testing.assert_array_equal(scores.fused, 2.0 * scores.phrase)
+    assert scores.explanations is not None
+    assert list(scores.explanations[0].shares) == ["phrase"]
+
+
+def test_terms_become_units_and_change_the_fingerprint(tiny_folder: Path) -> None:
+    plain = HPlus(tiny_folder, units="tokens")
+    model = HPlus(tiny_folder, units="tokens", terms=Terms(["heart failure", "type 2"]))
+    units = [unit.text for unit in model.segment("Heart failure in type 2")[0]]
+    assert units[0] == "Heart failure"
+    assert units[-1] == "type 2"
+    assert model.fingerprint != plain.fingerprint
+    assert "2 terms" in str(model)
+
+
+def test_long_texts_are_stitched_or_cut_and_reported(tiny_folder: Path) -> None:
+    text = " ".join(f"w{i}" for i in range(1500))  # 3,000 tokens and more
+    stitched = HPlus(tiny_folder, window=64).encode_document([text, "type 2"], budget=Budget())
+    tokens = HPlus(tiny_folder).checkpoint.backbone.tokenizer.tokens([text])
+    assert len(tokens.ids) >= 3000
+    assert stitched.coverage.tokens[0] == len(tokens.ids)
+    assert stitched.coverage.importance[0] == pytest.approx(len(tokens.ids))
+    assert stitched.coverage.windows[0] > 1
+    assert stitched.coverage.cut.tolist() == [0, 0]
+    cut = HPlus(tiny_folder, window=64, long="cut").encode_document([text, "type 2"])
+    assert cut.coverage.tokens[0] == 62
+    assert cut.coverage.cut[0] == len(tokens.ids) - 62
+    assert cut.coverage.cut[1] == 0
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"bytes", ["x"]])
+def test_a_bad_element_is_named_by_its_position(tiny: HPlus, bad: object) -> None:
+    with pytest.raises(InputError, match=r"texts\[1\] is"):
+        tiny.encode_document(["fine", bad])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"texts\[1\] is"):
+        tiny.segment(["fine", bad])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"bytes"])
+def test_what_is_no_list_of_texts_is_refused(tiny: HPlus, bad: object) -> None:
+    with pytest.raises(InputError, match="expected"):
+        tiny.encode_query(bad)  # type: ignore[arg-type]
+
+
+def test_a_stream_gives_out_what_came_before_the_bad_element(tiny: HPlus) -> None:
+    def source() -> Iterator[str]:
+        yield from TEXTS
+        yield 5  # type: ignore[misc]
+
+    given_out: list[Encoded] = []
+    with pytest.raises(InputError, match=rf"texts\[{len(TEXTS)}\]"):
+        given_out.extend(tiny.stream_documents(source()))
+    assert sum(len(part) for part in given_out) == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\ud800 alone", "nul\x00byte", "!?", "x" * 5000, "👩‍🔬" * 50, "\u202eright", "a" * 199 + "é"],
+)
+def test_odd_texts_have_a_defined_result(tiny: HPlus, text: str) -> None:
+    encoded = tiny.encode_document(["type 2 diabetes", text, "heart failure"])
+    assert np.isfinite(encoded.vectors).all()
+    assert_equal(encoded[0], tiny.encode_document(["type 2 diabetes"]))
+    assert_equal(encoded[2], tiny.encode_document(["heart failure"]))
+
+
+def test_two_hundred_thousand_characters(tiny: HPlus) -> None:
+    text = "chronic kidney disease of the heart " * 5600
+    assert len(text) > 200_000
+    encoded = tiny.encode_document([text], budget=Budget(32))
+    assert encoded.coverage.tokens[0] == 6 * 5600
+    assert len(encoded.weights) == 32
+
+
+def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "STEP_TEXTS", 2)
+    taken = 0
+
+    def source() -> Iterator[str]:
+        nonlocal taken
+        for text in TEXTS:
+            taken += 1
+            yield text
+
+    stream = tiny.stream_documents(source())
+    first = next(stream)
+    assert len(first) == 2
+    assert taken == 2
+    whole = concatenate([first, *stream])
+    assert_equal(whole, tiny.encode_document(TEXTS))
+
+
+def test_workers_give_what_one_process_gives(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+    model = HPlus(tiny.checkpoint.source, terms=Terms(["type 2"])).fit_idf(TEXTS)
+    assert_equal(model.encode_document(TEXTS, workers=2), model.encode_document(TEXTS))
+
+
+def test_one_text_never_starts_a_process(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process pool was started")
+
+    monkeypatch.setattr("hplus.workers.ProcessPoolExecutor", refuse)
+    assert len(tiny.encode_document("type 2 diabetes", workers=4)) == 1
+
+
+def test_torch_and_numpy_agree(tiny: HPlus) -> None:
+    by_torch = HPlus(tiny.checkpoint.source, device="cpu").fit_idf(TEXTS)
+    by_numpy = HPlus(tiny.checkpoint.source).fit_idf(TEXTS)
+    assert_equal(by_torch.encode_document(TEXTS), by_numpy.encode_document(TEXTS), 1e-4)
+
+
+def test_states_hold_everything_per_token(tiny: HPlus) -> None:
+    states = tiny.states(TEXTS)
+    n = len(states.tokens.ids)
+    assert states.states.shape == (n, tiny.dim)
+    assert states.importance.shape == states.tags.shape == (n,)
+    assert states.mean.shape == (len(TEXTS), tiny.dim)
+
+
+def test_settings_are_checked_at_once(tiny_folder: Path) -> None:
+    for setting, value in (
+        ("units", "sentences"),
+        ("units", "crf"),
+        ("importance", "head"),
+        ("importance", "loud"),
+        ("long", "wrap"),
+        ("fusion", {"phrase": -1}),
+        ("colour", "red"),
+    ):
+        with pytest.raises(InputError):
+            HPlus(tiny_folder, **{setting: value})
+    with pytest.raises(BudgetError, match="33"):
+        HPlus(tiny_folder).encode_query("x", width=33)
+
+
+def test_printing_tells_the_recipe(mini: HPlus) -> None:
+    shown = str(mini)
+    for part in ("MiniLM", "runs", "idf", "merge to 32 units", "trained    nothing", "stitch"):
+        assert part in shown

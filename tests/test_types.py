@@ -1,0 +1,124 @@
+"""Ragged arrays: offsets, rows and slices agree with plain lists."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import assert_same, random_encoded, text_of_words
+from hplus.types import Encoded, Scores, Span, concatenate, item_of_row, offsets_of
+
+lengths_of_texts = st.lists(st.integers(0, 6), max_size=6)
+seeds = st.integers(0, 2**32 - 1)
+fast = settings(deadline=None, max_examples=60)
+
+
+@st.composite
+def encodings(draw: st.DrawFn) -> Encoded:
+    lengths = draw(lengths_of_texts)
+    dropped = draw(st.lists(st.integers(0, 3), min_size=len(lengths), max_size=len(lengths)))
+    random = np.random.default_rng(draw(seeds))
+    return random_encoded(random, lengths, dropped=dropped, merged=draw(st.booleans()))
+
+
+def units_as_lists(encoded: Encoded) -> list[list[object]]:
+    """Everything a text owns, by plain loops over the offsets."""
+    texts = []
+    for i in range(len(encoded)):
+        units = range(int(encoded.offsets[i]), int(encoded.offsets[i + 1]))
+        lost = range(int(encoded.dropped_offsets[i]), int(encoded.dropped_offsets[i + 1]))
+        terms = range(int(encoded.lexical_offsets[i]), int(encoded.lexical_offsets[i + 1]))
+        texts.append(
+            [
+                encoded.global_[i].tolist(),
+                [
+                    (encoded.vectors[u].tolist(), encoded.weights[u], encoded.spans_of(u))
+                    for u in units
+                ],
+                [(encoded.dropped_weights[u], encoded.dropped_spans_of(u)) for u in lost],
+                [(encoded.lexical_ids[t], encoded.lexical_weights[t]) for t in terms],
+                [values[i] for values in vars(encoded.coverage).values()],
+            ]
+        )
+    return texts
+
+
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_offsets_are_running_sums(lengths: list[int]) -> None:
+    offsets = offsets_of(lengths)
+    assert offsets.dtype == np.int64
+    assert offsets.tolist() == [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+    assert offsets_of(np.array(lengths, np.int32)).tolist() == offsets.tolist()
+
+
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_every_row_knows_its_item(lengths: list[int]) -> None:
+    rows = item_of_row(offsets_of(lengths))
+    assert rows.dtype == np.int64
+    assert rows.tolist() == [item for item, length in enumerate(lengths) for _ in range(length)]
+
+
+@fast
+@given(encodings(), st.integers(-8, 8) | st.none(), st.integers(-8, 8) | st.none())
+def test_a_slice_holds_what_its_texts_own(
+    encoded: Encoded, first: int | None, last: int | None
+) -> None:
+    expected = units_as_lists(encoded)[first:last]
+    piece = encoded[first:last]
+    assert len(piece) == len(expected)
+    assert units_as_lists(piece) == expected
+    assert piece.offsets[0] == piece.span_offsets[0] == piece.lexical_offsets[0] == 0
+    assert len(piece.vectors) == piece.offsets[-1]
+    assert len(piece.spans) == piece.span_offsets[-1]
+    assert len(piece.dropped_spans) == piece.dropped_span_offsets[-1]
+
+
+@fast
+@given(encodings())
+def test_single_texts_concatenate_to_the_batch(encoded: Encoded) -> None:
+    expected = units_as_lists(encoded)
+    for i in range(len(encoded)):
+        assert units_as_lists(encoded[i]) == [expected[i]]
+        assert_same(encoded[i - len(encoded)], encoded[i])
+    if len(encoded):
+        assert_same(concatenate([encoded[i] for i in range(len(encoded))]), encoded)
+
+
+@fast
+@given(encodings(), st.lists(st.integers(0, 6), max_size=3))
+def test_any_cut_concatenates_to_the_batch(encoded: Encoded, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(encoded)) for cut in cuts), len(encoded)]
+    parts = [encoded[a:b] for a, b in pairwise(edges)]
+    assert_same(concatenate(parts), encoded)
+
+
+def test_a_text_outside_the_batch_or_a_stride_is_an_index_error() -> None:
+    encoded = random_encoded(np.random.default_rng(0), [2, 3])
+    for item in (2, -3):
+        with pytest.raises(IndexError):
+            encoded[item]
+    with pytest.raises(IndexError, match="steps of 1"):
+        encoded[::-1]
+
+
+def test_spans_of_a_unit_in_reading_order() -> None:
+    encoded = random_encoded(np.random.default_rng(3), [6], dropped=[4], merged=True)
+    text = text_of_words()
+    words = [[text[a:b] for a, b in encoded.spans_of(unit)] for unit in range(6)]
+    words += [[text[a:b] for a, b in encoded.dropped_spans_of(unit)] for unit in range(4)]
+    assert max(map(len, words)) > 1
+    assert all(unit == sorted(unit) for unit in words)
+    assert sorted(word for unit in words for word in unit) == text.split()[: sum(map(len, words))]
+    assert all(isinstance(span, Span) for unit in range(6) for span in encoded.spans_of(unit))
+
+
+@given(st.lists(st.sampled_from([-0.5, 0.0, 0.25, 1.0]), max_size=8))
+def test_a_ranking_is_a_stable_sort(fused: list[float]) -> None:
+    scores = Scores(None, None, None, None, None, np.array(fused))
+    expected = sorted(range(len(fused)), key=lambda i: (-fused[i], i))
+    assert scores.ranking().tolist() == expected
+    assert len(scores) == len(fused)

@@ -1,0 +1,529 @@
+"""Budgets: top-B, shares, merging and clustering against plain loops, and slices against fresh."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from builders import (
+    Units,
+    assert_same,
+    encode_units,
+    encoded_of,
+    random_encoded,
+    random_units,
+    random_weights,
+    sum_by,
+)
+from hplus.errors import BudgetError
+from hplus.types import Encoded, Tokens, concatenate, offsets_of
+from hplus.units import select
+from hplus.units.select import Budget, merge, narrow, order_of_importance, shrink, spend, ward
+from hplus.views import phrase
+
+some = settings(deadline=None, max_examples=60)
+seeds = st.integers(0, 2**32 - 1)
+lengths_of_texts = st.lists(st.integers(0, 9), min_size=1, max_size=5)
+counts = st.integers(1, 11)
+
+# A unit of the references: its spans, its importance, its vector.
+PlainUnit = tuple[list[tuple[int, ...]], float, list[float]]
+
+
+def plain_texts(encoded: Encoded) -> list[list[PlainUnit]]:
+    return [
+        [
+            (
+                [tuple(span) for span in encoded.spans_of(unit)],
+                float(encoded.weights[unit]),
+                encoded.vectors[unit].tolist(),
+            )
+            for unit in range(first, last)
+        ]
+        for first, last in pairwise(encoded.offsets.tolist())
+    ]
+
+
+def sorted_by_importance(units: Units) -> list[list[PlainUnit]]:
+    """Every text's units by a stable sort."""
+    texts = []
+    for first, last in pairwise(units.offsets.tolist()):
+        rows = sorted(range(first, last), key=lambda row: -units.weights[row])
+        texts.append(
+            [
+                (
+                    [tuple(units.spans[row].tolist())],
+                    float(units.weights[row]),
+                    units.vectors[row].tolist(),
+                )
+                for row in rows
+            ]
+        )
+    return texts
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def weighted_mean(members: list[PlainUnit], pulls: list[float]) -> list[float]:
+    width = len(members[0][2])
+    sums = [dot(pulls, [vector[k] for _, _, vector in members]) for k in range(width)]
+    length = math.sqrt(dot(sums, sums))
+    return [value / length for value in sums]
+
+
+def merge_by_hand(units: list[PlainUnit], count: int) -> list[list[int]]:
+    """Members of each group: join the nearest anchor, then twice the nearest group."""
+    centres = [vector for _, _, vector in units[:count]]
+    groups: list[list[int]] = []
+    for _ in range(3):
+        groups = [[anchor] for anchor in range(len(centres))]
+        for i in range(count, len(units)):
+            likeness = [dot(units[i][2], centre) for centre in centres]
+            groups[likeness.index(max(likeness))].append(i)
+        centres = []
+        for group in groups:
+            members = [units[i] for i in group]
+            centres.append(weighted_mean(members, [weight for _, weight, _ in members]))
+    return groups
+
+
+def ward_by_hand(units: list[PlainUnit], count: int) -> list[list[int]]:
+    vectors = np.array([vector for _, _, vector in units])
+    if len(vectors) <= count:
+        return [[i] for i in range(len(vectors))]
+    distances = np.clip(1 - vectors @ vectors.T, 0, None)
+    np.fill_diagonal(distances, 0)
+    labels = fcluster(linkage(squareform(distances), "ward"), t=count, criterion="maxclust")
+    return [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+
+
+def grouped(
+    units: list[PlainUnit], groups: list[list[int]], *, weighted: bool = True
+) -> list[PlainUnit]:
+    """Groups as units: spans of all members, sum of importance, normalised mean of vectors."""
+    result: list[PlainUnit] = []
+    for group in groups:
+        members = [units[i] for i in group]
+        weights = [weight for _, weight, _ in members]
+        vector = weighted_mean(members, weights if weighted else [1.0] * len(members))
+        spans = sorted(span for spans, _, _ in members for span in spans)
+        result.append((spans, float(np.float32(math.fsum(weights))), vector))
+    return sorted(result, key=lambda unit: (-unit[1], unit[0][0]))
+
+
+def assert_units(found: list[list[PlainUnit]], expected: list[list[PlainUnit]]) -> None:
+    for found_text, expected_text in zip(found, expected, strict=True):
+        assert [spans for spans, _, _ in found_text] == [spans for spans, _, _ in expected_text]
+        for (_, weight, vector), (_, wanted, direction) in zip(
+            found_text, expected_text, strict=True
+        ):
+            assert weight == pytest.approx(wanted, rel=1e-6)
+            assert vector == pytest.approx(direction, abs=2e-6)
+
+
+# ---- drop ----------------------------------------------------------------------------------
+
+
+@some
+@given(lengths_of_texts, seeds, st.booleans())
+def test_order_is_a_stable_sort_within_each_text(lengths: list[int], seed: int, ties: bool) -> None:
+    units = random_units(np.random.default_rng(seed), lengths, ties=ties)
+    order = order_of_importance(units.weights, units.offsets).tolist()
+    by_hand = [
+        row
+        for first, last in pairwise(units.offsets.tolist())
+        for row in sorted(range(first, last), key=lambda row: -units.weights[row])
+    ]
+    assert order == by_hand
+
+
+@some
+@given(lengths_of_texts, seeds, counts, st.booleans())
+def test_drop_keeps_the_top_b_and_lists_the_rest(
+    lengths: list[int], seed: int, count: int, ties: bool
+) -> None:
+    """eq:topb_selection; ties by position."""
+    units = random_units(np.random.default_rng(seed), lengths, ties=ties)
+    encoded = encode_units(units, Budget(count))
+    ranked = sorted_by_importance(units)
+    assert plain_texts(encoded) == [text[:count] for text in ranked]
+    lost = [
+        [
+            ([tuple(s) for s in encoded.dropped_spans_of(u)], float(encoded.dropped_weights[u]))
+            for u in range(first, last)
+        ]
+        for first, last in pairwise(encoded.dropped_offsets.tolist())
+    ]
+    assert lost == [[unit[:2] for unit in text[count:]] for text in ranked]
+
+
+@some
+@given(lengths_of_texts, seeds, counts, counts)
+def test_a_smaller_budget_is_a_prefix(lengths: list[int], seed: int, one: int, two: int) -> None:
+    units = random_units(np.random.default_rng(seed), lengths, ties=True)
+    small, large = sorted((one, two))
+    kept_few = plain_texts(encode_units(units, Budget(small)))
+    kept_many = plain_texts(encode_units(units, Budget(large)))
+    assert kept_few == [text[:small] for text in kept_many]
+
+
+@some
+@given(
+    st.lists(st.lists(st.integers(1, 5), max_size=8), min_size=1, max_size=4),
+    st.integers(1, 20),
+    st.none() | counts,
+)
+@example([[1, 1]], 10, None)
+@example([[55, 45]], 11, None)  # 0.55 * 100 is a little more than 55 in floats
+@example([[3, 3, 3]], 20, 2)
+def test_a_share_keeps_the_smallest_prefix_that_reaches_it_and_a_count_caps_it(
+    texts: list[list[int]], twentieths: int, count: int | None
+) -> None:
+    weights = np.array([weight for text in texts for weight in text], np.float32)
+    offsets = offsets_of([len(text) for text in texts])
+    kept = spend(
+        Budget(count, share=twentieths / 20),
+        np.ones((len(weights), 1), np.float32),
+        weights,
+        np.zeros((len(weights), 2), np.int32),
+        offsets,
+    )
+    wanted = []
+    for text in texts:
+        falling = sorted(text, reverse=True)
+        goal = Fraction(twentieths, 20) * sum(text)
+        needed = next(k for k in range(len(text) + 1) if sum(falling[:k]) >= goal)
+        wanted.append(needed if count is None else min(needed, count))
+    assert np.diff(kept.offsets).tolist() == wanted
+
+
+def test_no_budget_keeps_everything() -> None:
+    units = random_units(np.random.default_rng(0), [4, 0, 7])
+    for policy in ("drop", "merge", "ward"):
+        encoded = encode_units(units, Budget(policy=policy))
+        assert plain_texts(encoded) == sorted_by_importance(units)
+        assert len(encoded.dropped_weights) == 0
+
+
+# ---- merge and ward ------------------------------------------------------------------------
+
+
+@some
+@given(lengths_of_texts, seeds, counts, st.booleans())
+@example([0, 5, 0], 0, 1, False)
+@example([3], 1, 11, False)
+@example([40, 20], 0, 3, False)  # large enough that every refinement moves units
+@example([40, 40], 3, 2, True)
+def test_merge_equals_plain_loops(lengths: list[int], seed: int, count: int, ties: bool) -> None:
+    units = random_units(np.random.default_rng(seed), lengths, ties=ties)
+    encoded = encode_units(units, Budget(count, policy="merge"))
+    expected = [grouped(text, merge_by_hand(text, count)) for text in sorted_by_importance(units)]
+    assert_units(plain_texts(encoded), expected)
+
+
+@some
+@given(lengths_of_texts, seeds, st.integers(1, 9), st.none() | counts)
+def test_merge_to_a_share_has_as_many_groups_as_drop_keeps(
+    lengths: list[int], seed: int, tenths: int, count: int | None
+) -> None:
+    units = random_units(np.random.default_rng(seed), lengths)
+    dropped = encode_units(units, Budget(count, share=tenths / 10))
+    merged = encode_units(units, Budget(count, share=tenths / 10, policy="merge"))
+    np.testing.assert_array_equal(merged.offsets, dropped.offsets)
+    np.testing.assert_allclose(merged.coverage.kept, merged.coverage.importance, rtol=1e-6)
+
+
+@some
+@given(lengths_of_texts, seeds, counts, st.sampled_from(["merge", "ward"]))
+def test_groups_partition_the_units_and_keep_all_importance(
+    lengths: list[int], seed: int, count: int, policy: Any
+) -> None:
+    """eq:importance_preservation under any budget."""
+    units = random_units(np.random.default_rng(seed), lengths)
+    encoded = encode_units(units, Budget(count, policy=policy))
+    for i, (length, text) in enumerate(zip(lengths, plain_texts(encoded), strict=True)):
+        first, last = units.offsets[i], units.offsets[i + 1]
+        spans = sorted(span for unit_spans, _, _ in text for span in unit_spans)
+        assert spans == [tuple(span) for span in units.spans[first:last].tolist()]
+        assert len(text) <= count
+        assert bool(text) == bool(length)
+        if policy == "merge":
+            assert len(text) == min(count, length)
+        total = sum(units.weights[first:last].tolist())
+        assert sum(weight for _, weight, _ in text) == pytest.approx(total, rel=1e-6)
+        assert [w for _, w, _ in text] == sorted((w for _, w, _ in text), reverse=True)
+    assert len(encoded.dropped_weights) == len(encoded.dropped_spans) == 0
+    assert encoded.dropped_offsets.tolist() == [0] * (len(lengths) + 1)
+
+
+@some
+@given(st.integers(2, 20), seeds, st.integers(1, 19))
+def test_anchors_stay_and_the_rest_join_the_nearest_group(
+    length: int, seed: int, count: int
+) -> None:
+    count = min(count, length - 1)
+    units = random_units(np.random.default_rng(seed), [length])
+    order = order_of_importance(units.weights, units.offsets)
+    vectors, weights = units.vectors[order], units.weights[order]
+    groups = merge(vectors, weights, count)
+    assert groups[:count].tolist() == list(range(count))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select, "REFINEMENTS", select.REFINEMENTS - 1)
+        before = merge(vectors, weights, count)
+    for i in range(count, length):
+        likeness = []
+        for group in range(count):
+            centre = weights[before == group].astype("f8") @ vectors[before == group]
+            likeness.append(float(vectors[i] @ centre / np.linalg.norm(centre)))
+        assert likeness[groups[i]] == pytest.approx(max(likeness), abs=1e-6)
+
+
+def test_the_refinements_move_units_that_the_anchors_misled() -> None:
+    """A unit nearer to anchor 0 than to anchor 1, but to the mean of 1's group nearest."""
+
+    def at(degrees: float) -> list[float]:
+        return [math.cos(math.radians(degrees)), math.sin(math.radians(degrees))]
+
+    vectors = np.array([at(0), at(100), at(60), at(49)], np.float32)
+    weights = np.array([5, 3, 3, 1], np.float32)
+    assert merge(vectors, weights, 2).tolist() == [0, 1, 1, 1]
+
+
+def test_anchors_that_are_alike_keep_a_group_each() -> None:
+    vectors = np.array([[1, 0], [1, 0], [0.8, 0.6], [0, 1]], np.float32)
+    weights = np.array([4, 3, 2, 1], np.float32)
+    assert merge(vectors, weights, 3).tolist() == [0, 1, 2, 2]
+
+
+@some
+@given(lengths_of_texts, seeds, counts)
+def test_ward_equals_scipy_and_plain_means(lengths: list[int], seed: int, count: int) -> None:
+    units = random_units(np.random.default_rng(seed), lengths)
+    encoded = encode_units(units, Budget(count, policy="ward"))
+    expected = [
+        grouped(text, ward_by_hand(text, count), weighted=len(text) <= count)
+        for text in sorted_by_importance(units)
+    ]
+    assert_units(plain_texts(encoded), expected)
+
+
+def test_ward_of_equal_vectors_may_leave_fewer_groups() -> None:
+    one = np.array([[1.0, 0.0]], np.float32)
+    assert ward(one, 1).tolist() == [0]
+    vectors = np.repeat(one, 4, axis=0)
+    groups = ward(vectors, 3)
+    assert sorted(set(groups.tolist())) == list(range(len(set(groups.tolist()))))
+    spans = np.arange(8, dtype=np.int32).reshape(4, 2)
+    weights = np.ones(4, np.float32)
+    kept = spend(Budget(3, policy="ward"), vectors, weights, spans, np.array([0, 4]))
+    assert len(kept.weights) == len(set(groups.tolist())) == kept.offsets[-1]
+    assert kept.weights.sum() == 4
+    np.testing.assert_allclose(kept.vectors, np.repeat(one, len(kept.weights), axis=0))
+
+
+# ---- a stored encoding under a smaller budget ----------------------------------------------
+
+
+@some
+@given(
+    lengths_of_texts,
+    seeds,
+    st.none() | counts,
+    st.none() | st.integers(1, 20),
+    st.sampled_from(["drop", "merge", "ward"]),
+    st.booleans(),
+)
+def test_shrinking_all_units_equals_a_fresh_encoding(
+    lengths: list[int],
+    seed: int,
+    count: int | None,
+    twentieths: int | None,
+    policy: Any,
+    ties: bool,
+) -> None:
+    units = random_units(np.random.default_rng(seed), lengths, ties=ties)
+    budget = Budget(count, None if twentieths is None else twentieths / 20, policy)
+    fresh = encode_units(units, budget)
+    assert_same(shrink(encode_units(units), budget), fresh, rtol=1e-6)
+
+
+@some
+@given(lengths_of_texts, seeds, counts, counts)
+def test_shrinking_twice_by_drop_equals_shrinking_once(
+    lengths: list[int], seed: int, one: int, two: int
+) -> None:
+    small, large = sorted((one, two))
+    units = random_units(np.random.default_rng(seed), lengths, ties=True)
+    fresh = encode_units(units, Budget(small))
+    assert_same(encode_units(units, Budget(large)).at(budget=small), fresh)
+    assert_same(encode_units(units).at(budget=large).at(budget=small), fresh)
+    assert_same(fresh.at(budget=large), fresh)
+
+
+@some
+@given(lengths_of_texts, seeds, counts, counts)
+def test_a_merged_encoding_can_be_merged_and_dropped_further(
+    lengths: list[int], seed: int, one: int, two: int
+) -> None:
+    small, large = sorted((one, two))
+    units = random_units(np.random.default_rng(seed), lengths)
+    merged = encode_units(units, Budget(large, policy="merge"))
+    texts = plain_texts(merged)
+    again = shrink(merged, Budget(small, policy="merge"))
+    assert_units(plain_texts(again), [grouped(t, merge_by_hand(t, small)) for t in texts])
+    np.testing.assert_allclose(again.coverage.kept, again.coverage.importance, rtol=1e-6)
+    dropped = merged.at(budget=small)
+    assert plain_texts(dropped) == [text[:small] for text in texts]
+    np.testing.assert_array_equal(dropped.coverage.kept, sum_by(dropped.weights, dropped.offsets))
+    lost = [dropped.dropped_spans_of(unit) for unit in range(len(dropped.dropped_weights))]
+    assert lost == [spans for text in texts for spans, _, _ in text[small:]]
+
+
+@some
+@given(lengths_of_texts, seeds, counts)
+def test_dropping_more_keeps_what_was_dropped_before(
+    lengths: list[int], seed: int, count: int
+) -> None:
+    """Weightiest first, groups of several spans included."""
+    random = np.random.default_rng(seed)
+    lost_before = random.integers(0, 4, len(lengths)).tolist()
+    encoded = random_encoded(random, lengths, dropped=lost_before, merged=True)
+    shrunk = encoded.at(budget=count)
+    for i in range(len(lengths)):
+        before, after = encoded[i], shrunk[i]
+        everything = [before.spans_of(u) for u in range(len(before.weights))]
+        everything += [before.dropped_spans_of(u) for u in range(len(before.dropped_weights))]
+        kept = [after.spans_of(u) for u in range(len(after.weights))]
+        lost = [after.dropped_spans_of(u) for u in range(len(after.dropped_weights))]
+        assert kept == everything[: len(kept)]
+        assert lost == everything[len(kept) :]
+        assert len(kept) == min(count, lengths[i])
+        falling = np.concatenate([after.weights, after.dropped_weights])
+        assert (np.diff(falling) <= 0).all()
+        np.testing.assert_array_equal(after.global_, before.global_)
+        np.testing.assert_array_equal(after.lexical_ids, before.lexical_ids)
+
+
+# ---- a slice (B, r) equals a fresh encoding at (B, r) --------------------------------------
+
+
+@st.composite
+def token_batches(draw: st.DrawFn) -> tuple[Tokens, Any, Any, Any]:
+    lengths = draw(st.lists(st.integers(0, 40), min_size=1, max_size=4))
+    random = np.random.default_rng(draw(seeds))
+    offsets = offsets_of(lengths)
+    rows = int(offsets[-1])
+    within = np.concatenate([np.arange(n) for n in [0, *lengths]])
+    spans = np.stack([2 * within, 2 * within + 1], axis=1).astype(np.int32)
+    tokens = Tokens(("x " * 40,) * len(lengths), np.zeros(rows, np.int32), spans, offsets)
+    begins = random.random(rows) < 0.6
+    begins[offsets[:-1][np.diff(offsets) > 0]] = True
+    states = random.normal(size=(rows, 12)).astype(np.float32)
+    return tokens, states, random_weights(random, rows, ties=draw(st.booleans())), begins
+
+
+def encode(batch: tuple[Tokens, Any, Any, Any], *, width: int, budget: Budget) -> Encoded:
+    tokens, states, importance, begins = batch
+    kept = phrase.represent(tokens, states, importance, begins, width=width, budget=budget)
+    return encoded_of(kept, importance=sum_by(importance, tokens.offsets))
+
+
+@some
+@given(token_batches(), st.integers(1, 24), st.integers(1, 12))
+def test_a_slice_equals_a_fresh_encoding(
+    batch: tuple[Tokens, Any, Any, Any], count: int, width: int
+) -> None:
+    everything = encode(batch, width=12, budget=Budget())
+    fresh = encode(batch, width=width, budget=Budget(count))
+    assert_same(everything.at(budget=count, width=width), fresh, rtol=1e-6)
+    assert_same(everything.at(width=width).at(budget=count), fresh, rtol=1e-6)
+    assert_same(everything.at(budget=count).at(width=width), fresh, rtol=1e-6)
+    stored = encode(batch, width=12, budget=Budget(24))
+    assert_same(stored.at(budget=count, width=width), fresh, rtol=1e-6)
+    # Only directions may round; which units stay, and what is lost, is exact.
+    cut = stored.at(budget=count, width=width)
+    np.testing.assert_array_equal(cut.dropped_weights, fresh.dropped_weights)
+    np.testing.assert_array_equal(cut.coverage.kept, fresh.coverage.kept)
+
+
+@some
+@given(token_batches(), st.integers(1, 12), st.integers(1, 12))
+def test_at_16_then_at_4_equals_at_4(
+    batch: tuple[Tokens, Any, Any, Any], one: int, two: int
+) -> None:
+    narrow_width, wide = sorted((one, two))
+    everything = encode(batch, width=12, budget=Budget())
+    twice = everything.at(budget=16, width=wide).at(budget=4, width=narrow_width)
+    assert_same(twice, everything.at(budget=4, width=narrow_width), rtol=1e-6)
+    assert_same(twice, encode(batch, width=narrow_width, budget=Budget(4)), rtol=1e-6)
+
+
+@some
+@given(token_batches(), st.integers(1, 24))
+def test_a_text_is_cut_alike_alone_and_in_a_batch(
+    batch: tuple[Tokens, Any, Any, Any], count: int
+) -> None:
+    everything = encode(batch, width=12, budget=Budget())
+    for policy in ("drop", "merge"):
+        budget = Budget(count, share=0.8, policy=policy)
+        alone = [shrink(everything[i], budget) for i in range(len(everything))]
+        assert_same(concatenate(alone), shrink(everything, budget), rtol=1e-6)
+
+
+def test_narrowing_to_the_stored_width_changes_nothing() -> None:
+    encoded = random_encoded(np.random.default_rng(1), [3, 0, 2])
+    assert narrow(encoded, 8) is encoded
+    assert encoded.at() is encoded
+
+
+# ---- what cannot be asked ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 0}, "budget 0 asked; a budget keeps at least 1"),
+        ({"count": -3}, "budget -3"),
+        ({"share": 0.0}, "share 0.0"),
+        ({"share": 1.01}, "share 1.01"),
+        ({"share": math.nan}, "share nan"),
+        ({"count": 3, "policy": "keep"}, "policy 'keep' asked; known: drop, merge, ward"),
+    ],
+)
+def test_impossible_budgets(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BudgetError, match=message):
+        Budget(**options)
+
+
+@pytest.mark.parametrize("width", [0, -1, 9])
+def test_impossible_widths(width: int) -> None:
+    encoded = random_encoded(np.random.default_rng(1), [3])
+    with pytest.raises(BudgetError, match=f"width {width} asked, but the encoding keeps 8"):
+        encoded.at(width=width)
+    with pytest.raises(BudgetError, match="budget 0"):
+        encoded.at(budget=0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "spelled"),
+    [
+        (Budget(), "all units"),
+        (Budget(16), "drop to 16 units"),
+        (Budget(16, policy="merge"), "merge to 16 units"),
+        (Budget(share=0.9), "drop to 90% of importance"),
+        (Budget(64, share=0.5, policy="ward"), "ward to 64 units or 50% of importance"),
+    ],
+)
+def test_a_budget_spells_itself(budget: Budget, spelled: str) -> None:
+    assert str(budget) == spelled
