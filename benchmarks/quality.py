@@ -181,13 +181,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--sets", nargs="+", default=["scifact:test", "nfcorpus:test"])
+    parser.add_argument("--units", nargs="+", default=UNITS, choices=UNITS)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    rows = [row for row in ROWS if row[0] in options.units]
     found = [
         row
         for item in options.sets
-        for row in run(*item.split(":"), options.data, options.cache, ROWS)
+        for row in run(*item.split(":"), options.data, options.cache, rows)
     ]
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

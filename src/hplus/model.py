@@ -25,6 +25,7 @@ from hplus.progress import Progress, show_progress
 from hplus.recipe import Recipe
 from hplus.types import (
     F32,
+    I64,
     U8,
     Bool,
     Coverage,
@@ -34,6 +35,7 @@ from hplus.types import (
     TokenStates,
     Unit,
     concatenate,
+    item_of_row,
 )
 from hplus.units import controls
 from hplus.units.partition import (
@@ -436,7 +438,6 @@ def _steps(texts: Iterable[str]) -> Iterator[list[str]]:
         yield step
 
 
-def _sum_by(values: F32, offsets: Any) -> F32:
-    running = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-    sums: F32 = np.diff(running[offsets]).astype(np.float32)
-    return sums
+def _sum_by(values: F32, offsets: I64) -> F32:
+    sums = np.bincount(item_of_row(offsets), values, minlength=len(offsets) - 1)
+    return sums.astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,10 +48,11 @@ def load(model: str, device: str | None, terms: Path | None, **settings: Any) ->
 
 
 def console() -> Console:
-    """Standard output for people."""
+    """Standard output for people; into a pipe or file, lines may be long."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True)
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
+    return Console(highlight=False, soft_wrap=True, width=wide)
 
 
 def shade(weight: float, largest: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import cycle
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,8 @@ EXAMPLE = (
 )
 # One colour for each query unit and what it matched.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+# Query units below this share of the query's weight are shown together.
+LEAST_SHARE = 0.03
 
 
 def score(
@@ -64,7 +67,7 @@ def score(
         print(json.dumps(_as_json(query, scores), ensure_ascii=False))
         return
     out = console()
-    _print_table(texts, scores, out)
+    print_table(texts, scores, out)
     if scores.explanations is not None:
         for rank, i in enumerate(scores.ranking().tolist(), start=1):
             print_explanation(query, texts[i], scores.explanations[i], f"{rank}", out)
@@ -89,13 +92,14 @@ def _as_json(query: str, scores: Scores) -> dict[str, Any]:
     return {"query": query, "documents": documents}
 
 
-def _print_table(texts: list[str], scores: Scores, out: Console) -> None:
+def print_table(texts: list[str], scores: Scores, out: Console) -> None:
+    """Documents ranked, with the score of every view."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=out.is_terminal)
     for name in ("", "fused", "global", "phrase", "lexical"):
-        table.add_column(name, justify="right")
-    table.add_column("document", no_wrap=True, overflow="ellipsis")
+        table.add_column(name, justify="right", no_wrap=True, min_width=6 if name else 2)
+    table.add_column("document", no_wrap=True, overflow="ellipsis", ratio=1)
     for rank, i in enumerate(scores.ranking().tolist(), start=1):
         views = (scores.fused, scores.global_, scores.phrase, scores.lexical)
         shown = ["–" if view is None else f"{view[i]:.3f}" for view in views]
@@ -109,32 +113,33 @@ def print_explanation(
     """Query and document with matching phrases in one colour, then what each unit gave."""
     from rich.text import Text
 
-    colours = {i: _COLOURS[i % len(_COLOURS)] for i in range(len(explanation.phrase))}
     shares = " + ".join(f"{view} {share:.3f}" for view, share in explanation.shares.items())
     out.print()
-    out.print(
-        Text(label, style="bold").append(f"  fused {explanation.fused:.3f} = {shares}", "none")
-    )
-    marks = [
-        (span, colours[i]) for i, match in enumerate(explanation.phrase) for span in match.spans
-    ]
-    out.print(Text("query     ").append_text(_marked(query, marks)))
-    # The unit that gave most colours a document phrase that several units matched.
-    marks = [
-        (span, colours[i])
-        for i, match in sorted(enumerate(explanation.phrase), key=lambda p: p[1].contribution)
-        for span in match.document_spans
-    ]
+    out.print(Text.assemble((label, "bold"), f"  fused {explanation.fused:.3f} = {shares}"))
+    # Function words weigh next to nothing: one line for all of them keeps the rest readable.
+    least = LEAST_SHARE * sum(match.weight for match in explanation.phrase)
+    matches = [match for match in explanation.phrase if match.weight >= least]
+    light = [match for match in explanation.phrase if match.weight < least]
+    coloured = list(zip(matches, cycle(_COLOURS), strict=False))
+
+    query_marks = [(span, colour) for match, colour in coloured for span in match.spans]
+    out.print(Text("query     ").append_text(_marked(query, query_marks)))
+    # A document phrase that several units matched has the colour of the one that gave most.
+    rising = sorted(coloured, key=lambda pair: pair[0].contribution)
+    marks = [(span, colour) for match, colour in rising for span in match.document_spans]
     out.print(Text("document  ").append_text(_marked(text, marks)))
     total = explanation.phrase_raw or 1.0
-    for i, match in enumerate(explanation.phrase):
-        part = match.contribution / total
+    for match, colour in coloured:
         line = Text(f"  {match.contribution:7.2f}  ")
-        line.append(f"{bar(part, 12):<12} ", style=colours[i])
-        line.append(" ".join(match.text.split()), style=colours[i])
+        line.append(f"{bar(match.contribution / total, 12):<12} ", style=colour)
+        line.append(" ".join(match.text.split()), style=colour)
         line.append(f"  {match.similarity:.2f} → ", style="grey50")
-        line.append(" ".join(match.document_text.split()) or "nothing", style=colours[i])
+        line.append(" ".join(match.document_text.split()) or "nothing", style=colour)
         out.print(line)
+    if light:
+        names = ", ".join(" ".join(match.text.split()) for match in light)
+        given = sum(match.contribution for match in light)
+        out.print(Text(f"  {given:7.2f}  {'':<12} {names}", style="grey50"))
     if explanation.lexical:
         best = sorted(explanation.lexical, key=lambda term: -term.contribution)[:8]
         words = ", ".join(f"{term.token} {term.contribution:.1f}" for term in best)

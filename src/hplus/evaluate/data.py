@@ -32,8 +32,8 @@ def demo_folder(language: str) -> Path:
 def read_beir(folder: Path, split: str = "test") -> RetrievalSet:
     """Title and text joined by a space; queries are those the split judges, in file order."""
     judgements = _read_judgements(folder, split)
-    corpus = {row["_id"]: _joined(row) for row in _rows(folder / "corpus.jsonl", "text")}
-    queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl", "text")}
+    corpus = _by_id(folder / "corpus.jsonl")
+    queries = _by_id(folder / "queries.jsonl")
     missing = sorted(set(judgements) - set(queries))
     if missing:
         raise InputError(f"{folder}: judged queries without a text: {missing[:5]}")
@@ -41,6 +41,15 @@ def read_beir(folder: Path, split: str = "test") -> RetrievalSet:
     return RetrievalSet(
         list(corpus), list(corpus.values()), list(judged), list(judged.values()), judgements
     )
+
+
+def _by_id(path: Path) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for number, row in enumerate(_rows(path, "text"), start=1):
+        if row["_id"] in texts:
+            raise InputError(f"{path}:{number} repeats the id {row['_id']!r}")
+        texts[row["_id"]] = _joined(row)
+    return texts
 
 
 def _joined(row: dict[str, str]) -> str:

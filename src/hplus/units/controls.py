@@ -21,8 +21,7 @@ from hplus.units.words import is_content, whitespace_words, words
 
 RUN = 4
 """Content words in a run, at most."""
-# Signs that hold a compound together when nothing but letters stands on either side of them:
-# "COX-2", "mg/kg", "Na+/K+".
+# Signs that hold a compound together between two content words with no space: "COX-2", "mg/kg".
 _CONNECTORS = frozenset("-‐‑–/+·'’")
 
 
@@ -77,27 +76,57 @@ def content_word_runs(tokens: Tokens) -> Bool:
 def run_spans(text: str) -> list[Span]:
     """The runs of one text, and the words outside them.
 
-    >>> [text[s:e] for s, e in run_spans(text := "5 mg/kg of a COX-2 inhibitor")]
-    ['5 mg/kg', 'of', 'a', 'COX-2 inhibitor']
+    A row of more than four content words is cut from its end, since the head of an English
+    phrase stands last; a compound is never cut.
+
+    >>> [text[s:e] for s, e in run_spans(text := "Metformin treats type 2 diabetes at 5 mg/kg")]
+    ['Metformin', 'treats type 2 diabetes', 'at', '5 mg/kg']
     """
     runs: list[Span] = []
-    inside = 0  # content words in the run that the last span is, 0 if it is none
+    row: list[tuple[Span, int]] = []  # compounds in a row, with their number of content words
+    for compound, content in _compounds(text):
+        if content:
+            row.append((compound, content))
+            continue
+        runs += _cut_from_the_end(row)
+        runs.append(compound)
+        row = []
+    return runs + _cut_from_the_end(row)
+
+
+def _cut_from_the_end(row: list[tuple[Span, int]]) -> list[Span]:
+    runs: list[Span] = []
+    inside = RUN
+    for compound, content in reversed(row):
+        if runs and inside + content <= RUN:
+            runs[-1] = Span(compound.start, runs[-1].end)
+            inside += content
+        else:
+            runs.append(compound)
+            inside = content
+    return runs[::-1]
+
+
+def _compounds(text: str) -> Iterator[tuple[Span, int]]:
+    """Words, those held together by a sign between them as one; and how many are content."""
+    held: Span | None = None
+    content = 0
     found = words(text, han="characters")
     for i, word in enumerate(found):
         spelled = text[word.start : word.end]
-        if is_content(spelled):
-            if 0 < inside < RUN:
-                runs[-1] = Span(runs[-1].start, word.end)
-            else:
-                runs.append(word)
-                inside = 0
-            inside += 1
-        elif inside and spelled in _CONNECTORS and _binds(text, found, i):
-            runs[-1] = Span(runs[-1].start, word.end)
+        if held is not None and held.end == word.start and text[word.start - 1] in _CONNECTORS:
+            held, content = Span(held.start, word.end), content + 1
+        elif held is not None and spelled in _CONNECTORS and _binds(text, found, i):
+            held = Span(held.start, word.end)
         else:
-            runs.append(word)
-            inside = 0
-    return runs
+            if held is not None:
+                yield held, content
+            held, content = word, int(is_content(spelled))
+            if not content:
+                yield held, 0
+                held = None
+    if held is not None:
+        yield held, content
 
 
 def ngrams(tokens: Tokens, n: int) -> Bool:

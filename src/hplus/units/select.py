@@ -274,8 +274,13 @@ def _drop(
 
 def _sums(weights: F32, offsets: I64) -> tuple[F64, F64]:
     """Total weight of each text, and for each unit the weight of those before it in its text."""
-    running = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
-    return np.diff(running[offsets]), running[:-1] - running[offsets[item_of_row(offsets)]]
+    before = np.empty(len(weights))
+    totals = np.zeros(len(offsets) - 1)
+    for text, (first, last) in enumerate(pairwise(offsets.tolist())):
+        running = np.cumsum(weights[first:last], dtype=np.float64)
+        before[first:last] = running - weights[first:last]
+        totals[text] = running[-1] if last > first else 0
+    return totals, before
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:

@@ -48,12 +48,12 @@ def score(
 ) -> Scores:
     """All views that are on, and their sum; explained when the documents' texts are given."""
     alphas = check_alphas(alphas)
-    similarity = phrase.similarities(query, documents)
     raw: dict[str, F64] = {}
     normalised: dict[str, F64] = {}
     if "global" in alphas:
         normalised["global"] = global_.score(query.global_, documents.global_)
     if "phrase" in alphas:
+        similarity = phrase.similarities(query, documents)
         best = phrase.best_matches(similarity, documents.offsets)
         raw["phrase"] = phrase.total(phrase.contributions(query, best))
         normalised["phrase"] = raw["phrase"] / phrase.scale(query)

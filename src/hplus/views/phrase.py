@@ -51,7 +51,7 @@ def score(query: Encoded, documents: Encoded) -> F64:
 
 
 def total(parts: F64) -> F64:
-    """Sum of the query units' contributions, in their order, so that it equals `sum` exactly."""
+    """Sum of the query units' contributions, added one by one in their order."""
     scores = np.zeros(parts.shape[1])
     for part in parts:
         scores += part
