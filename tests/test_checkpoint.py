@@ -95,6 +95,35 @@ def test_the_adapter_is_merged_alike_in_numpy_and_torch(saved: Path, tiny: HPlus
     assert np.abs(with_adapter - tiny.states(TEXTS).states).max() > 1e-3
 
 
+def test_a_model_with_an_adapter_saves_and_loads_as_it_was(saved: Path, tmp_path: Path) -> None:
+    model = HPlus(saved)
+    model.save(tmp_path / "again")
+    again = HPlus(tmp_path / "again")
+    assert again.fingerprint == model.fingerprint
+    np.testing.assert_array_equal(again.states(TEXTS).states, model.states(TEXTS).states)
+
+
+def test_relative_paths_are_recorded_whole(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "encoder")
+    monkeypatch.chdir(tmp_path)
+    HPlus("encoder").save("saved")
+    monkeypatch.chdir("/")
+    HPlus(tmp_path / "saved").encode_query("type 2")
+
+
+def test_a_built_in_name_wins_over_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mini").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert HPlus("mini").recipe.name == "hplus-mini-untrained"
+    for source in ("./mini", "", "nowhere/at/all"):
+        with pytest.raises(CheckpointError):
+            HPlus(source)
+
+
 def test_the_fingerprint_follows_every_file_and_setting(saved: Path) -> None:
     base = HPlus(saved).fingerprint
     assert HPlus(saved, units="tokens").fingerprint != base
@@ -166,6 +195,16 @@ def test_a_tensor_of_another_shape_or_kind_is_refused(
     [
         ({"format": 2}, "format 2, this hplus reads 1"),
         ({"format": "1"}, "format '1'"),
+        ({"format": True}, "format True"),
+        ({"units": 5}, "wrong setting"),
+        ({"units": "foo"}, r"config\.json has a wrong setting: units 'foo'"),
+        ({"notes": [1]}, "wrong setting"),
+        ({"adapter": {"scale": "big"}}, "wrong setting"),
+        ({"widths": {"global": 9999}}, r"config\.json.*9999"),
+        ({"budgets": {"document": {"count": 2.5}}}, "wrong setting"),
+        ({"backbone": {"kind": "bert", "path": 5}}, r"config\.json"),
+        ({"backbone": {"kind": "bert", "hub": "a/b", "files": [1]}}, "neither path nor hub"),
+        ({"window": 9999}, "window 9999"),
         ({"window": "wide"}, "wrong setting|window"),
         ({"budgets": {"document": {"count": 0}}}, "wrong setting"),
         ({"budgets": {"document": {"colour": 1}}}, "wrong setting"),

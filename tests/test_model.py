@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
-from hplus import Budget, BudgetError, Encoded, HPlus, InputError, Terms
+from hplus import Budget, BudgetError, Encoded, HPlus, HPlusError, InputError, Terms
 from hplus import model as model_module
+from hplus.evaluate.data import demo_folder, read_beir
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
 from hplus.types import concatenate
+from hplus.views import fusion
 
 TEXTS = [
     "Metformin lowers HbA1c in type 2 diabetes with chronic kidney disease.",
@@ -269,6 +273,35 @@ def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPa
     assert_equal(whole, tiny.encode_document(TEXTS))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_came_before_a_failing_source_is_given_out(
+    tiny: HPlus, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+
+    def source(bad_after: int) -> Iterator[str]:
+        yield from TEXTS[:bad_after]
+        raise OSError("the disk went away")
+
+    for bad_after in (0, 2, 7):
+        given_out: list[Encoded] = []
+        with pytest.raises(OSError, match="went away"):
+            given_out.extend(tiny.stream_documents(source(bad_after), workers=workers))
+        assert sum(map(len, given_out)) == bad_after
+
+
+def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+    by_torch = tiny.encode_document(TEXTS, devices=["cpu", "cpu"])
+    assert_equal(by_torch, tiny.encode_document(TEXTS), 1e-4)
+    with pytest.raises(HPlusError, match="device 'nosuch' cannot be used"):
+        tiny.encode_document(TEXTS, devices=["nosuch"])
+    with pytest.raises(InputError, match="list"):
+        tiny.encode_document(TEXTS, devices="cpu")
+    with pytest.raises(InputError, match="workers=0"):
+        tiny.encode_document(TEXTS, workers=0)
+
+
 def test_workers_give_what_one_process_gives(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
     model = HPlus(tiny.checkpoint.source, terms=Terms(["type 2"])).fit_idf(TEXTS)
@@ -306,11 +339,102 @@ def test_settings_are_checked_at_once(tiny_folder: Path) -> None:
         ("long", "wrap"),
         ("fusion", {"phrase": -1}),
         ("colour", "red"),
+        ("trained", ("crf",)),
+        ("units", 5),
+        ("document_budget", 16),
+        ("window", 9999),
+        ("global_width", 9999),
+        ("phrase_width", 0),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(HPlusError):
             HPlus(tiny_folder, **{setting: value})
-    with pytest.raises(BudgetError, match="33"):
-        HPlus(tiny_folder).encode_query("x", width=33)
+    for width in (33, 0, 8.0):
+        with pytest.raises(BudgetError, match=f"width {width} asked"):
+            HPlus(tiny_folder).encode_query("x", width=width)  # type: ignore[arg-type]
+    for budget in ("16", 2.5, 0):
+        with pytest.raises(BudgetError, match="budget"):
+            Budget(budget)  # type: ignore[arg-type]
+
+
+def test_equal_documents_tie_and_keep_their_order(mini: HPlus) -> None:
+    copy, other = "Hypokalaemia with U waves on the ECG.", "Sodium is low in the blood."
+    for n in range(12):
+        documents = [copy, *([other] * n), copy]
+        scores = mini.score("hypokalaemia ECG changes", documents)
+        assert scores.fused[0] == scores.fused[-1]
+        assert scores.ranking().tolist()[:2] == [0, n + 1]
+
+
+def test_a_score_does_not_depend_on_the_other_documents(mini: HPlus) -> None:
+    query, documents = mini.encode_query("type 2 diabetes"), mini.encode_document(TEXTS)
+    together = fusion.score(query, documents, mini.recipe.fusion).fused
+    for i in range(len(TEXTS)):
+        assert fusion.score(query, documents[i], mini.recipe.fusion).fused[0] == together[i]
+
+
+def test_score_takes_one_query_and_any_list_of_documents(tiny: HPlus) -> None:
+    assert len(tiny.score("type 2", "heart failure", explain=True)) == 1
+    generated = tiny.score("type 2", (text for text in TEXTS), explain=True)  # type: ignore[arg-type]
+    assert generated.explanations is not None
+    assert len(generated.explanations) == len(TEXTS)
+    with pytest.raises(InputError, match="one query"):
+        tiny.score(["a", "b"], TEXTS)  # type: ignore[arg-type]
+    queries, documents = tiny.encode_query(TEXTS), tiny.encode_document(TEXTS)
+    with pytest.raises(InputError, match="one query"):
+        fusion.score(queries, documents, tiny.recipe.fusion)
+    with pytest.raises(InputError, match="8 wide"):
+        fusion.score(queries[0].at(width=8), documents, tiny.recipe.fusion)
+
+
+def test_merged_long_texts_alone_and_in_a_batch(mini: HPlus) -> None:
+    passages = read_beir(demo_folder("en")).documents
+    texts = [" ".join(passages[i : i + 3]) for i in range(0, 18, 3)]
+    for budget in (Budget(8, policy="merge"), Budget(16, policy="ward")):
+        together = mini.encode_document(texts, budget=budget)
+        for i, text in enumerate(texts):
+            assert_equal(mini.encode_document(text, budget=budget), together[i])
+
+
+def test_untrained_heads_cannot_be_switched_on_by_hand(tiny: HPlus, tmp_path: Path) -> None:
+    model = with_heads(tiny)
+    model.checkpoint = replace(
+        model.checkpoint, recipe=replace(tiny.recipe, units="runs", importance="idf", trained=())
+    )
+    model.save(tmp_path / "heads")
+    HPlus(tmp_path / "heads")
+    for setting in ({"units": "crf"}, {"importance": "head"}):
+        with pytest.raises(HPlusError, match="does not list it as trained"):
+            HPlus(tmp_path / "heads", **setting)
+
+
+def test_overlapping_encodings_leave_blas_as_it_was(tiny: HPlus) -> None:
+    def threads() -> list[int]:
+        return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
+
+    before = threads()
+    texts = [f"chronic kidney disease {i} " * 20 for i in range(60)]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: tiny.encode_document(texts), range(6)))
+    assert threads() == before
+
+
+def test_segmenting_by_rules_does_not_run_the_encoder(
+    tiny: HPlus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the encoder ran")
+
+    monkeypatch.setattr(tiny.checkpoint.backbone, "forward", refuse)
+    assert [u.text for u in tiny.segment("heart failure")[0]] == ["heart failure"]
+
+
+def test_segments_are_the_units_of_the_encoding(tiny_folder: Path) -> None:
+    text = "chronic kidney disease and heart failure, " * 30
+    for long in ("stitch", "cut"):
+        model = HPlus(tiny_folder, window=64, long=long)
+        encoded = model.encode_document(text, budget=Budget())
+        spans = sorted((unit.start, unit.end) for unit in model.segment(text)[0])
+        assert spans == sorted(map(tuple, encoded.spans.tolist()))
 
 
 def test_printing_tells_the_recipe(mini: HPlus) -> None:

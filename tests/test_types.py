@@ -96,13 +96,19 @@ def test_any_cut_concatenates_to_the_batch(encoded: Encoded, cuts: list[int]) ->
     assert_same(concatenate(parts), encoded)
 
 
-def test_a_text_outside_the_batch_or_a_stride_is_an_index_error() -> None:
+def test_a_text_outside_the_batch_is_an_index_error() -> None:
     encoded = random_encoded(np.random.default_rng(0), [2, 3])
     for item in (2, -3):
         with pytest.raises(IndexError):
             encoded[item]
-    with pytest.raises(IndexError, match="steps of 1"):
-        encoded[::-1]
+
+
+def test_texts_are_taken_in_any_order_and_more_than_once() -> None:
+    encoded = random_encoded(np.random.default_rng(0), [2, 0, 3], dropped=[1, 2, 0], merged=True)
+    order = [2, 0, 2, 1]
+    parts = [encoded[i] for i in order]
+    assert_same(encoded.take(np.array(order, np.int64)), concatenate(parts))
+    assert_same(encoded[::-1], concatenate([encoded[2], encoded[1], encoded[0]]))
 
 
 def test_spans_of_a_unit_in_reading_order() -> None:

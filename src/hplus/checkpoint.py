@@ -29,15 +29,19 @@ import safetensors
 import safetensors.numpy
 
 from hplus.backbones import Backbone
+from hplus.backbones.encode import capacity
 from hplus.backbones.files import sha256
-from hplus.backbones.load import load_backbone, reference_of_folder
-from hplus.errors import BackboneError, CheckpointError, InputError
+from hplus.backbones.load import load_backbone, reference_of_folder, reference_of_hub
+from hplus.errors import BackboneError, BudgetError, CheckpointError, InputError
 from hplus.heads.crf import CRF
 from hplus.heads.importance import Idf, ImportanceHead
 from hplus.recipe import Recipe
 from hplus.types import F32
+from hplus.units import controls
 
 FORMAT = 1
+# Raised when code that cuts, pools or weighs changes what it gives for the same weights.
+RULES = 1
 BUILT_IN = Path(__file__).parent / "checkpoints"
 _TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
 _CRF_TENSORS = ("weight", "bias", "transitions", "start", "end")
@@ -52,6 +56,9 @@ class Checkpoint:
     crf: CRF | None
     head: ImportanceHead | None
     idf: Idf | None
+    adapter: Mapping[str, F32] | None
+    """LoRA tensors under peft's names, as in the file; already merged into the backbone."""
+    adapter_scale: float
     files: Mapping[str, str]
     """SHA-256 of every tensor file that was read."""
     source: str
@@ -68,12 +75,12 @@ def load(source: str | os.PathLike[str], *, device: str | None = None) -> Checkp
     """
     folder = _find(source)
     if folder is None:
-        reference: dict[str, Any] = {"kind": "transformers", "hub": os.fspath(source)}
-        return _bare(load_backbone(reference, device=device), os.fspath(source))
+        hub_id = os.fspath(source)
+        return _bare(load_backbone(reference_of_hub(hub_id), device=device), hub_id)
     config = _read_config(folder)
     if "format" not in config:
         backbone = load_backbone(reference_of_folder(folder), device=device)
-        return _bare(backbone, str(folder))
+        return _bare(backbone, str(folder.resolve()))
     return _load_folder(folder, config, device)
 
 
@@ -83,6 +90,7 @@ def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
     reference = checkpoint.backbone.reference
     identity = {
         "format": FORMAT,
+        "rules": RULES,
         "backbone": reference.get("files") or {k: reference.get(k) for k in ("hub", "commit")},
         "files": dict(checkpoint.files),
         "units": recipe.units,
@@ -130,8 +138,9 @@ def save(
         config |= {"files": files, "notes": dict(notes or {})}
         if adapter:
             config["adapter"] = {"scale": adapter_scale}
-        (draft / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-        (draft / "README.md").write_text(card or f"# {recipe.name}\n\nSaved by hplus.\n")
+        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        (draft / "config.json").write_text(text, "utf-8")
+        (draft / "README.md").write_text(card or f"# {recipe.name}\n\nSaved by hplus.\n", "utf-8")
         for path in draft.iterdir():
             _sync(path)
         if target.exists():
@@ -147,16 +156,20 @@ def save(
 
 def _find(source: str | os.PathLike[str]) -> Path | None:
     path = Path(source)
-    if path.is_dir():
+    # A bare name is a built-in one first: a folder of that name is ./name.
+    if isinstance(source, str) and re.fullmatch(r"[\w-]+", source):
+        built_in = BUILT_IN / source
+        if built_in.is_dir():
+            return built_in
+    if os.fspath(source) and path.is_dir():
         return path
-    built_in = BUILT_IN / path
-    if len(path.parts) == 1 and built_in.is_dir():
-        return built_in
     # Only something spelled like a hub id may ever reach the network.
     if isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", source):
         return None
     names = ", ".join(sorted(folder.name for folder in BUILT_IN.iterdir() if folder.is_dir()))
-    raise CheckpointError(f"{source} is neither a folder nor a built-in checkpoint ({names})")
+    raise CheckpointError(
+        f"{str(source)!r} is neither a folder nor a built-in checkpoint ({names})"
+    )
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -174,15 +187,19 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Checkpoint:
     path = folder / "config.json"
-    if config["format"] != FORMAT:
+    if type(config["format"]) is not int or config["format"] != FORMAT:
         raise CheckpointError(
             f"{path} has format {config['format']!r}, this hplus reads {FORMAT}; "
             "update hplus or save the checkpoint again"
         )
     try:
         recipe = Recipe.from_config(config)
+        if recipe.units != "crf":
+            controls.rule(recipe.units)
         reference = dict(config["backbone"])
         files = dict(config.get("files", {}))
+        notes = dict(config.get("notes", {}))
+        scale = float(config.get("adapter", {}).get("scale", 1.0))
     except (InputError, TypeError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} has a wrong setting: {error}") from error
     unknown = sorted(set(files) - set(_TENSOR_FILES))
@@ -190,48 +207,51 @@ def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Ch
         raise CheckpointError(f"{path} names unknown files {unknown}; known: {_TENSOR_FILES}")
     tensors = {name: _read_tensors(folder / name, digest) for name, digest in files.items()}
 
-    adapter = None
-    if "adapter.safetensors" in tensors:
-        scale = float(config.get("adapter", {}).get("scale", 1.0))
-        adapter = _from_peft(tensors["adapter.safetensors"], scale)
-    if "path" in reference and not Path(reference["path"]).is_absolute():
-        reference["path"] = str(folder / reference["path"])
+    adapter = tensors.get("adapter.safetensors")
+    merged = None if adapter is None else _from_peft(adapter, scale)
     try:
-        backbone = load_backbone(reference, device=device, adapter=adapter)
-    except BackboneError as error:
+        if "path" in reference:  # a relative one is meant from the checkpoint's folder
+            reference["path"] = str(folder / reference["path"])
+        backbone = load_backbone(reference, device=device, adapter=merged)
+    except (BackboneError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
     heads = tensors.get("heads.safetensors", {})
     crf = _crf(heads, backbone.dim, folder)
     head = _importance_head(heads, backbone.dim, folder)
     idf = _idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
-    _refuse_untrained(recipe, crf, head, idf, path)
-    notes = config.get("notes", {})
-    return Checkpoint(backbone, recipe, crf, head, idf, files, str(folder), notes)
+    loaded = Checkpoint(
+        backbone, recipe, crf, head, idf, adapter, scale, files, str(folder.resolve()), notes
+    )
+    check(loaded, str(path))
+    return loaded
 
 
 def _bare(backbone: Backbone, source: str) -> Checkpoint:
     recipe = Recipe(name=Path(source).name, window=min(256, backbone.limit))
-    return Checkpoint(backbone, recipe, None, None, None, {}, source, {})
+    return Checkpoint(backbone, recipe, None, None, None, None, 1.0, {}, source, {})
 
 
-def _refuse_untrained(
-    recipe: Recipe, crf: CRF | None, head: ImportanceHead | None, idf: Idf | None, path: Path
-) -> None:
-    """Untrained heads cannot pass for trained ones."""
+def check(checkpoint: Checkpoint, place: str) -> None:
+    """Settings may only ask for what is there: trained heads, widths and windows that fit."""
+    recipe, backbone = checkpoint.recipe, checkpoint.backbone
     needs = (
-        ("units", "crf", recipe.units, crf, "crf"),
-        ("importance", "head", recipe.importance, head, "importance"),
+        ("units", "crf", recipe.units, checkpoint.crf, "crf"),
+        ("importance", "head", recipe.importance, checkpoint.head, "importance"),
     )
     for setting, value, chosen, part, trained in needs:
         if chosen == value and (part is None or trained not in recipe.trained):
             raise CheckpointError(
-                f"{path} asks for {setting} = {value!r}, but "
+                f"{place} asks for {setting} = {value!r}, but "
                 + ("heads.safetensors lacks it" if part is None else "does not list it as trained")
                 + f"; train it, or set {setting} to a rule that needs no training"
             )
-    if recipe.importance == "idf" and idf is None:
-        raise CheckpointError(f"{path} asks for importance = 'idf', but idf.safetensors is missing")
+    if recipe.importance == "idf" and checkpoint.idf is None:
+        raise CheckpointError(f"{place} asks for importance = 'idf', but there is no idf table")
+    for name, width in (("global", recipe.global_width), ("phrase", recipe.phrase_width)):
+        if width is not None and width > backbone.dim:
+            raise BudgetError(f"{place}: {name} width {width}, but states have {backbone.dim}")
+    capacity(backbone, recipe.window)
 
 
 def _read_tensors(path: Path, digest: str) -> dict[str, F32]:
@@ -327,7 +347,10 @@ def _tensor_files(
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    """Put what was written on the disk; folders can be opened for that on POSIX only."""
+    if path.is_dir() and os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

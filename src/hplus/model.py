@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hplus import checkpoint as checkpoints
-from hplus.backbones.encode import encode_states
+from hplus.backbones.encode import capacity, cut_tokens, encode_states
 from hplus.checkpoint import Checkpoint
 from hplus.errors import BudgetError, InputError
 from hplus.heads import crf as crf_head
@@ -26,12 +26,12 @@ from hplus.recipe import Recipe
 from hplus.types import (
     F32,
     I64,
-    U8,
     Bool,
     Coverage,
     Encoded,
     Scores,
     States,
+    Tokens,
     TokenStates,
     Unit,
     concatenate,
@@ -50,7 +50,8 @@ from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.views import fusion, global_, lexical, phrase
 
-# One step of bulk encoding: as many texts as hold this many characters, about 100 MB of states.
+# One step of bulk encoding: as many texts as hold this many characters; 100 MB of states in
+# English, where a token has four characters, and 400 MB in Chinese.
 STEP_CHARACTERS = 256_000
 STEP_TEXTS = 512
 
@@ -80,8 +81,6 @@ class HPlus:
         self.device = device
         self.threads = _cores()
         self.terms = terms if terms is None or isinstance(terms, Terms) else Terms.read(terms)
-        if self.recipe.units != "crf":
-            controls.rule(self.recipe.units)  # an unknown name fails here, not at the first text
 
     @property
     def recipe(self) -> Recipe:
@@ -109,19 +108,13 @@ class HPlus:
         """
         segmented: list[list[Unit]] = []
         for step in _steps(_texts(texts)):
-            states = self._states(step)
-            units = partition(self._begins(states), states.tokens.offsets)
-            spans = spans_of_units(states.tokens, units).tolist()
-            weights = unit_importance(self._importance(states), units).tolist()
+            tokens, begins, importance = self._cut(step)
+            units = partition(begins, tokens.offsets)
+            spans = spans_of_units(tokens, units).tolist()
+            weights = unit_importance(importance, units).tolist()
             for text, (first, last) in zip(step, pairwise(units.offsets.tolist()), strict=True):
-                segmented.append(
-                    [
-                        Unit(start, end, text[start:end], weight)
-                        for (start, end), weight in zip(
-                            spans[first:last], weights[first:last], strict=True
-                        )
-                    ]
-                )
+                found = zip(spans[first:last], weights[first:last], strict=True)
+                segmented.append([Unit(a, b, text[a:b], weight) for (a, b), weight in found])
         return segmented
 
     def encode_query(
@@ -186,6 +179,10 @@ class HPlus:
         """
         wanted = _budget(budget, self.recipe.document_budget)
         width = self._width(width)
+        if workers < 1 or isinstance(devices, str):
+            raise InputError(
+                f"workers={workers!r}, devices={devices!r}: a count, a list of devices"
+            )
         total = len(texts) if isinstance(texts, Sequence) else None
         with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
             steps = _steps(_checked(texts))
@@ -200,14 +197,17 @@ class HPlus:
                 yield self.encode_step(step, wanted, width, advance=bar.advance)
 
     def states(self, texts: str | Sequence[str]) -> TokenStates:
-        """Token states, tags and importance: for the laboratory and for training."""
+        """Token states, tags and importance of a handful of texts, for laboratory and training.
+
+        All of them are in memory at once: 1.5 KB a token for MiniLM.
+        """
         states = self._states(_texts(texts))
         return TokenStates(
             tokens=states.tokens,
             states=states.states,
             mean=states.mean,
-            tags=tags_of_begins(self._begins(states)),
-            importance=self._importance(states),
+            tags=tags_of_begins(self._begins(states.tokens, states.states)),
+            importance=self._importance(states.tokens, states.states),
         )
 
     # ---- scoring ---------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class HPlus:
     def score(
         self,
         query: str,
-        documents: Sequence[str],
+        documents: str | Sequence[str],
         *,
         alphas: Mapping[str, float] | None = None,
         query_budget: Budget | int | None = None,
@@ -227,14 +227,17 @@ class HPlus:
 
         alphas: weights of the views, overriding the recipe's; a view left out is off.
         """
+        if not isinstance(query, str):
+            raise InputError(f"one query expected, {type(query).__name__} came")
+        texts = _texts(documents)
         encoded_query = self.encode_query(query, budget=query_budget, width=width)
-        encoded = self.encode_document(documents, budget=budget, width=width)
+        encoded = self.encode_document(texts, budget=budget, width=width)
         return fusion.score(
             encoded_query,
             encoded,
             self.recipe.fusion if alphas is None else alphas,
             query_text=query,
-            document_texts=documents if explain else None,
+            document_texts=texts if explain else None,
             spell=self.checkpoint.backbone.tokenizer.token,
         )
 
@@ -260,6 +263,8 @@ class HPlus:
             crf=self.checkpoint.crf,
             head=self.checkpoint.head,
             idf=self.checkpoint.idf,
+            adapter=self.checkpoint.adapter,
+            adapter_scale=self.checkpoint.adapter_scale,
             notes=self.checkpoint.notes,
             card=card,
         )
@@ -293,14 +298,23 @@ class HPlus:
         width: int | None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Encoded:
-        """One pass over a handful of texts; `encode_document` cuts any number into such steps."""
+        """One pass over a handful of texts; `encode_document` cuts any number into such steps.
+
+        Equal texts are encoded once: they get the very same numbers, and tie wherever they go.
+        """
+        distinct = list(dict.fromkeys(texts))
+        if len(distinct) < len(texts):
+            number = {text: i for i, text in enumerate(distinct)}
+            order = np.array([number[text] for text in texts], np.int64)
+            advance(len(texts) - len(distinct))
+            return self.encode_step(distinct, budget, width, advance).take(order)
         states = self._states(texts, advance)
-        importance = self._importance(states)
+        importance = self._importance(states.tokens, states.states)
         kept = phrase.represent(
             states.tokens,
             states.states,
             importance,
-            self._begins(states),
+            self._begins(states.tokens, states.states),
             width=self._width(width),
             budget=budget,
         )
@@ -333,38 +347,43 @@ class HPlus:
             advance=advance,
         )
 
-    def _begins(self, states: States) -> Bool:
+    def _cut(self, texts: list[str]) -> tuple[Tokens, Bool, F32]:
+        """Tokens, where units begin, and importance; the encoder runs only if a head needs it."""
+        if self.recipe.units == "crf" or self.recipe.importance == "head":
+            states = self._states(texts)
+            tokens, values = states.tokens, states.states
+        else:
+            tokens = self.checkpoint.backbone.tokenizer.tokens(texts)
+            if self.recipe.long == "cut":
+                room = capacity(self.checkpoint.backbone, self.recipe.window)
+                tokens = cut_tokens(tokens, room)
+            values = np.empty((0, self.dim), np.float32)
+        return tokens, self._begins(tokens, values), self._importance(tokens, values)
+
+    def _begins(self, tokens: Tokens, states: F32) -> Bool:
         """Where units begin: the CRF's tags or a rule, then the terminology's overrides."""
-        tokens = states.tokens
-        if self.recipe.units == "crf":
-            begins = keep_characters_whole(
-                begins_of_tags(self._tags(states), tokens.offsets), tokens
-            )
+        head = self.checkpoint.crf
+        if self.recipe.units == "crf" and head is not None:
+            tags, _ = crf_head.viterbi(head, crf_head.emissions(head, states), tokens.offsets)
+            begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
         else:
             begins = controls.rule(self.recipe.units)(tokens)
         if self.terms is None:
             return begins
         return keep_characters_whole(override(begins, tokens, self.terms), tokens)
 
-    def _tags(self, states: States) -> U8:
-        head = self.checkpoint.crf
-        if head is None:
-            raise InputError("units 'crf' asked, but the checkpoint has no CRF")
-        emissions = crf_head.emissions(head, states.states)
-        return crf_head.viterbi(head, emissions, states.tokens.offsets)[0]
-
-    def _importance(self, states: States) -> F32:
+    def _importance(self, tokens: Tokens, states: F32) -> F32:
         kind, parts = self.recipe.importance, self.checkpoint
         if kind == "head" and parts.head is not None:
-            return parts.head.importance(states.states)
+            return parts.head.importance(states)
         if kind == "idf" and parts.idf is not None:
-            return parts.idf.importance(states.tokens.ids)
-        return np.ones(len(states.tokens.ids), np.float32)
+            return parts.idf.importance(tokens.ids)
+        return np.ones(len(tokens.ids), np.float32)
 
     def _width(self, width: int | None) -> int:
-        wanted = width or self.recipe.phrase_width or self.dim
-        if not 1 <= wanted <= self.dim:
-            raise BudgetError(f"width {wanted} asked, but the backbone's states have {self.dim}")
+        wanted = self.recipe.phrase_width or self.dim if width is None else width
+        if type(wanted) is not int or not 1 <= wanted <= self.dim:
+            raise BudgetError(f"width {wanted!r} asked, but the backbone's states have {self.dim}")
         return wanted
 
 
@@ -384,16 +403,15 @@ def _budget(budget: Budget | int | None, default: Budget) -> Budget:
 
 def _override(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint:
     """A checkpoint with some settings replaced; they may only ask for what it has."""
-    known = checkpoint.recipe.__dataclass_fields__
+    known = sorted(set(checkpoint.recipe.__dataclass_fields__) - {"name", "trained"})
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise InputError(f"unknown settings {unknown}; known: {', '.join(known)}")
-    recipe = replace(checkpoint.recipe, **settings)
-    parts = {"crf": checkpoint.crf, "head": checkpoint.head, "idf": checkpoint.idf}
-    for setting in (recipe.units, recipe.importance):
-        if setting in parts and parts[setting] is None:
-            raise InputError(f"{setting!r} asked, but {checkpoint.source} has none")
-    return replace(checkpoint, recipe=recipe)
+    changed = replace(checkpoint, recipe=replace(checkpoint.recipe, **settings))
+    if changed.recipe.units != "crf":
+        controls.rule(changed.recipe.units)  # an unknown name fails here, not at the first text
+    checkpoints.check(changed, checkpoint.source)
+    return changed
 
 
 def _texts(texts: str | Sequence[str]) -> list[str]:
@@ -424,7 +442,7 @@ def _steps(texts: Iterable[str]) -> Iterator[list[str]]:
             text = next(source)
         except StopIteration:
             break
-        except InputError:
+        except Exception:
             # What came before the bad element is not lost with it.
             if step:
                 yield step

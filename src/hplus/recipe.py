@@ -39,6 +39,11 @@ class Recipe:
             value = getattr(self, name)
             if not (value is None and name != "window") and (type(value) is not int or value < 1):
                 raise InputError(f"{name} {value!r} asked; a number of 1 or more is expected")
+        if not isinstance(self.units, str):
+            raise InputError(f"units {self.units!r} asked; the name of a rule is expected")
+        for name in ("query_budget", "document_budget"):
+            if not isinstance(getattr(self, name), Budget):
+                raise InputError(f"{name} {getattr(self, name)!r} asked; give a Budget(…)")
         if self.long not in ("stitch", "cut"):
             raise InputError(f"long={self.long!r} asked; long texts are 'stitch'ed or 'cut'")
         if self.importance not in ("head", "idf", "uniform"):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from hplus.units.select import Budget
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -98,7 +101,7 @@ class Coverage:
     importance: F32
     kept: F32
 
-    def __getitem__(self, rows: slice) -> Coverage:
+    def __getitem__(self, rows: slice | I64) -> Coverage:
         return Coverage(
             self.tokens[rows],
             self.windows[rows],
@@ -146,43 +149,44 @@ class Encoded:
 
     def __getitem__(self, item: int | slice) -> Encoded:
         rows = range(len(self))[item]
-        if isinstance(rows, int):
-            rows = range(rows, rows + 1)
-        if rows.step != 1:
-            raise IndexError("an Encoded is sliced in steps of 1; use concatenate to reorder")
-        first, last = rows.start, max(rows.stop, rows.start)
-        units = slice(int(self.offsets[first]), int(self.offsets[last]))
-        spans = slice(int(self.span_offsets[units.start]), int(self.span_offsets[units.stop]))
-        terms = slice(int(self.lexical_offsets[first]), int(self.lexical_offsets[last]))
-        dropped = slice(int(self.dropped_offsets[first]), int(self.dropped_offsets[last]))
-        lost = slice(
-            int(self.dropped_span_offsets[dropped.start]),
-            int(self.dropped_span_offsets[dropped.stop]),
-        )
-        return Encoded(
-            global_=self.global_[first:last],
-            vectors=self.vectors[units],
-            weights=self.weights[units],
-            offsets=self.offsets[first : last + 1] - units.start,
-            spans=self.spans[spans],
-            span_offsets=self.span_offsets[units.start : units.stop + 1] - spans.start,
-            lexical_ids=self.lexical_ids[terms],
-            lexical_weights=self.lexical_weights[terms],
-            lexical_offsets=self.lexical_offsets[first : last + 1] - terms.start,
-            dropped_weights=self.dropped_weights[dropped],
-            dropped_offsets=self.dropped_offsets[first : last + 1] - dropped.start,
-            dropped_spans=self.dropped_spans[lost],
-            dropped_span_offsets=self.dropped_span_offsets[dropped.start : dropped.stop + 1]
-            - lost.start,
-            coverage=self.coverage[first:last],
-        )
+        chosen = [rows] if isinstance(rows, int) else list(rows)
+        return self.take(np.array(chosen, np.int64))
 
-    def at(self, *, budget: int | None = None, width: int | None = None) -> Encoded:
-        """The same texts at a smaller budget and phrase width, without encoding again."""
+    def at(self, *, budget: Budget | int | None = None, width: int | None = None) -> Encoded:
+        """The same texts at a smaller budget and phrase width, without encoding again.
+
+        A count keeps the weightiest units; a `Budget` may merge them instead.
+        """
         from hplus.units.select import Budget, narrow, shrink
 
         same = self if width is None else narrow(self, width)
-        return same if budget is None else shrink(same, Budget(budget))
+        if budget is None:
+            return same
+        return shrink(same, budget if isinstance(budget, Budget) else Budget(budget))
+
+    def take(self, texts: I64) -> Encoded:
+        """The texts of these numbers, in this order; a number may come more than once."""
+        units, offsets = rows_of(self.offsets, texts)
+        spans, span_offsets = rows_of(self.span_offsets, units)
+        terms, lexical_offsets = rows_of(self.lexical_offsets, texts)
+        dropped, dropped_offsets = rows_of(self.dropped_offsets, texts)
+        lost, dropped_span_offsets = rows_of(self.dropped_span_offsets, dropped)
+        return Encoded(
+            global_=self.global_[texts],
+            vectors=self.vectors[units],
+            weights=self.weights[units],
+            offsets=offsets,
+            spans=self.spans[spans],
+            span_offsets=span_offsets,
+            lexical_ids=self.lexical_ids[terms],
+            lexical_weights=self.lexical_weights[terms],
+            lexical_offsets=lexical_offsets,
+            dropped_weights=self.dropped_weights[dropped],
+            dropped_offsets=dropped_offsets,
+            dropped_spans=self.dropped_spans[lost],
+            dropped_span_offsets=dropped_span_offsets,
+            coverage=self.coverage[texts],
+        )
 
     def spans_of(self, unit: int) -> list[Span]:
         """The characters unit `unit` (row of `vectors`) covers, in reading order."""
@@ -281,6 +285,14 @@ def item_of_row(offsets: I64) -> I64:
     [0, 0, 2, 2, 2]
     """
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+
+
+def rows_of(offsets: I64, items: I64) -> tuple[I64, I64]:
+    """The rows of these items one after another, and the offsets they then have."""
+    lengths = np.diff(offsets)[items]
+    ends = offsets_of(lengths)
+    item = item_of_row(ends)
+    return offsets[items][item] + np.arange(ends[-1]) - ends[item], ends
 
 
 def _spans(spans: I32, offsets: I64, unit: int) -> list[Span]:

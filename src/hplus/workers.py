@@ -8,12 +8,13 @@ memory stays bounded. A script that uses this needs the usual `if __name__ == "_
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
@@ -29,7 +30,8 @@ from hplus.units.terms import Terms
 if TYPE_CHECKING:
     from hplus.model import HPlus
 
-_model: HPlus | None = None
+# The model of a worker process, or why it has none.
+_model: HPlus | HPlusError | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,13 @@ def encode_in_processes(
     bar: Progress,
 ) -> Iterator[Encoded]:
     """Encode steps of texts in `workers` processes, or in one for each of `devices`."""
-    ahead = list(islice(steps, 2))
-    steps = chain(ahead, steps)
-    if len(ahead) < 2:
-        for step in steps:
-            yield model.encode_step(step, budget, width, advance=bar.advance)
+    failure: list[Exception] = []
+    rest = _until_failure(steps, failure)
+    first, second = next(rest, None), next(rest, None)
+    if first is None or second is None:
+        if first is not None:
+            yield model.encode_step(first, budget, width, advance=bar.advance)
+        _raise(failure)
         return
     places = list(devices) if devices else [model.device] * workers
     context = multiprocessing.get_context("spawn")
@@ -92,12 +96,13 @@ def encode_in_processes(
     )
     waiting: deque[tuple[int, Future[Encoded]]] = deque()
     try:
-        for step in steps:
+        for step in chain([first, second], rest):
             waiting.append((len(step), pool.submit(_run, step, budget, width)))
             if len(waiting) >= 2 * len(places):
                 yield _next(waiting, bar)
         while waiting:
             yield _next(waiting, bar)
+        _raise(failure)
     except BrokenProcessPool as error:
         raise HPlusError(
             "a worker process ended early (out of memory, or the script lacks "
@@ -105,6 +110,19 @@ def encode_in_processes(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _until_failure(steps: Iterator[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
+    """Steps until the source fails, so that what came before is encoded before it is told."""
+    try:
+        yield from steps
+    except Exception as error:  # whatever the caller's iterator raises
+        failure.append(error)
+
+
+def _raise(failure: list[Exception]) -> None:
+    if failure:
+        raise failure[0]
 
 
 def _next(waiting: deque[tuple[int, Future[Encoded]]], bar: Progress) -> Encoded:
@@ -116,12 +134,21 @@ def _next(waiting: deque[tuple[int, Future[Encoded]]], bar: Progress) -> Encoded
 
 def _start(queue: Any, blueprint: Blueprint) -> None:
     global _model
-    # The workers share the cores: each one's BLAS gets its part.
-    threadpool_limits(blueprint.threads, user_api="blas")
-    _model = blueprint.build(queue.get())
+    # The workers share the cores: each one's BLAS, and torch if it is used, gets its part.
+    threadpool_limits(blueprint.threads)
+    device = queue.get()
+    try:
+        _model = blueprint.build(device)
+    except HPlusError as error:
+        _model = error
+        return
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(blueprint.threads)
 
 
 def _run(step: list[str], budget: Budget, width: int) -> Encoded:
+    if isinstance(_model, HPlusError):
+        raise _model
     if _model is None:
         raise HPlusError("the worker process has no model")
     return _model.encode_step(step, budget, width)

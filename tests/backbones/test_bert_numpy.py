@@ -236,7 +236,7 @@ def test_a_config_with_more_layers_than_the_weights_names_the_first_missing_tens
     tiny_folder: Path, tmp_path: Path
 ) -> None:
     folder = copy_of(tiny_folder, tmp_path, num_hidden_layers=3)
-    with pytest.raises(BackboneError, match=r"encoder\.layer\.2\.attention"):
+    with pytest.raises(BackboneError, match=r"encoder\.layer\.2\."):
         BertNumpy.from_folder(folder)
 
 
@@ -310,3 +310,41 @@ def test_the_reference_records_the_hashes_of_all_three_files(tiny: BertNumpy) ->
         "model.safetensors",
         "tokenizer.json",
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": 16}, "expected"),
+        ({"num_attention_heads": 0}, "0 heads"),
+        ({"num_attention_heads": 5}, "5 heads"),
+        ({"max_position_embeddings": 999}, "position_embeddings"),
+        ({"num_hidden_layers": 1}, "more layers than the 1"),
+    ],
+)
+def test_weights_of_another_config_are_refused(
+    tiny_folder: Path, tmp_path: Path, change: dict[str, int], message: str
+) -> None:
+    with pytest.raises(BackboneError, match=message):
+        BertNumpy.from_folder(copy_of(tiny_folder, tmp_path, **change))
+
+
+def test_weights_that_are_not_finite_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_folder, tmp_path)
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    weights["embeddings.LayerNorm.bias"][0] = np.nan
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    with pytest.raises(BackboneError, match=r"LayerNorm\.bias is not finite"):
+        BertNumpy.from_folder(folder)
+
+
+def test_a_tokenizer_larger_than_the_word_table_is_refused(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = copy_of(tiny_folder, tmp_path)
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    weights[name] = np.ascontiguousarray(weights[name][:20])
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    with pytest.raises(BackboneError, match="the tokenizer has"):
+        BertNumpy.from_folder(folder)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hplus.backbones import encode
 from hplus.backbones.bert_numpy import BertNumpy
-from hplus.backbones.encode import Long, encode_states, plan_windows
+from hplus.backbones.encode import Long, cut_tokens, encode_states, plan_windows
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
 from hplus.types import F32, I32, I64, Tokens, offsets_of
@@ -72,11 +72,10 @@ def window_states(backbone: BertNumpy, ids: I32) -> F32:
 @given(
     lengths=st.lists(st.integers(0, 120), max_size=5),
     capacity=st.integers(1, 40),
-    long=st.sampled_from(["stitch", "cut"]),
 )
-def test_windows_against_brute_force(lengths: list[int], capacity: int, long: Long) -> None:
+def test_windows_against_brute_force(lengths: list[int], capacity: int) -> None:
     offsets = offsets_of(lengths)
-    plan = plan_windows(offsets, capacity, long)
+    plan = plan_windows(offsets, capacity)
     windows = list(
         zip(plan.text, plan.first, plan.last, plan.keep_first, plan.keep_last, strict=True)
     )
@@ -89,14 +88,19 @@ def test_windows_against_brute_force(lengths: list[int], capacity: int, long: Lo
         for token in range(keep_first, keep_last):
             depths = [min(token - a, b - 1 - token) for a, b in mine if a <= token < b]
             assert min(token - first, last - 1 - token) == max(depths)
-    for length, (begin, end) in zip(lengths, pairwise(offsets), strict=True):
-        read = length if long == "stitch" else min(length, capacity)
-        assert (kept[begin : begin + read] == 1).all()
-        assert (kept[begin + read : end] == 0).all()
-    expected = [n for n, length in enumerate(lengths) if length]
-    assert sorted(set(plan.text.tolist())) == expected
-    if long == "cut":
-        assert plan.text.tolist() == expected
+    assert (kept == 1).all()
+    assert sorted(set(plan.text.tolist())) == [n for n, length in enumerate(lengths) if length]
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=st.lists(st.integers(0, 30), max_size=5), capacity=st.integers(1, 20))
+def test_cut_tokens_are_the_first_of_each_text(lengths: list[int], capacity: int) -> None:
+    tokens = numbered(lengths)
+    short = cut_tokens(tokens, capacity)
+    assert np.diff(short.offsets).tolist() == [min(length, capacity) for length in lengths]
+    for (begin, _), (a, b) in zip(pairwise(tokens.offsets), pairwise(short.offsets), strict=True):
+        assert short.ids[a:b].tolist() == tokens.ids[begin : begin + b - a].tolist()
+        assert short.spans[a:b].tolist() == tokens.spans[begin : begin + b - a].tolist()
 
 
 @settings(max_examples=100, deadline=None)
@@ -104,7 +108,7 @@ def test_windows_against_brute_force(lengths: list[int], capacity: int, long: Lo
 def test_neighbouring_windows_share_a_quarter_and_no_window_is_spare(
     length: int, capacity: int
 ) -> None:
-    plan = plan_windows(offsets_of([length]), capacity, "stitch")
+    plan = plan_windows(offsets_of([length]), capacity)
     overlap = capacity // 4
     for (_, last), (first, _) in pairwise(zip(plan.first, plan.last, strict=True)):
         assert last - first >= overlap
@@ -114,7 +118,7 @@ def test_neighbouring_windows_share_a_quarter_and_no_window_is_spare(
 
 def test_plans_of_nothing_have_no_windows() -> None:
     for lengths in ([], [0], [0, 0]):
-        assert len(plan_windows(offsets_of(lengths), 8, "stitch").text) == 0
+        assert len(plan_windows(offsets_of(lengths), 8).text) == 0
 
 
 @pytest.mark.parametrize("long", ["stitch", "cut"])
@@ -160,7 +164,7 @@ def test_stitched_states_come_from_the_window_that_shows_most_around_them(
 ) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * 12])
     n, window = len(tokens.ids), 32
-    plan = plan_windows(tokens.offsets, window - 2, "stitch")
+    plan = plan_windows(tokens.offsets, window - 2)
     assert len(plan.text) > 5
     found = encode_states(tiny, tokens, window=window)
     windows = [

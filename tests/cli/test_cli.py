@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hplus import __version__
 from hplus.cli import app, demo, encode, info, main, score, segment, terms
 from hplus.encoded_file import read_encoded
 
@@ -138,10 +141,14 @@ def test_encode_reads_jsonl(run: Run, tmp_path: Path) -> None:
     source = tmp_path / "texts.jsonl"
     source.write_text('{"title": "A", "text": "heart failure"}\n{"text": "type 2"}\n')
     assert run("encode", str(source), str(tmp_path / "o.npz"), "--as", "query")[0] == 0
-    source.write_text('{"text": "fine"}\n{"body": 1}\n')
-    code, _, err = run("encode", str(source), str(tmp_path / "p.npz"))
-    assert code == 2
-    assert "texts.jsonl:2" in err
+    zipped = tmp_path / "texts.jsonl.gz"
+    zipped.write_bytes(gzip.compress(b'\xef\xbb\xbf{"text": "one"}\n\n{"text": "two"}\n'))
+    assert "2 texts" in run("encode", str(zipped), str(tmp_path / "q.npz"))[1]
+    for bad in ('{"body": 1}', '{"text": null}', '{"text": 5}', "[]", "nonsense"):
+        source.write_text(f'{{"text": "fine"}}\n{bad}\n')
+        code, _, err = run("encode", str(source), str(tmp_path / "p.npz"))
+        assert code == 2
+        assert "texts.jsonl:2" in err
 
 
 def test_info(run: Run) -> None:
@@ -188,6 +195,7 @@ def test_terms_check_finds_nothing(run: Run, texts: Path, tmp_path: Path) -> Non
         (["encode", "nowhere.txt", "out.pkl"], ".npz or .safetensors"),
         (["encode", "nowhere.txt", "no/where/out.npz"], "is no folder"),
         (["score", "x", "y", "--width", "999"], "width 999 asked"),
+        (["score", "x", "y", "--device", "nosuch"], "device 'nosuch' cannot be used"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -214,12 +222,71 @@ def test_input_that_is_not_utf8_is_named_by_line() -> None:
     assert b"standard input:2 is not UTF-8" in done.stderr
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m hplus segment - --json | head -n 1"
-    lines = "type 2 diabetes\n" * 400
-    done = subprocess.run(["bash", "-c", command], input=lines, capture_output=True, text=True)
+def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("type 2 diabetes of the heart\n" * 5000)
+    segment = f"{sys.executable} -m hplus segment - --json"
+    command = f"{segment} < lines | head -n 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 1
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+def test_an_interrupt_is_quiet() -> None:
+    command = [sys.executable, "-m", "hplus", "segment", "-"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    process.stdin.write("type 2 diabetes\n" * 65)
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_texts_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
+    """Brackets are text, not mark-up."""
+    code, out, _ = run("score", "phosphate", "the [phosphate] ion", "close [/b] tag", "--explain")
+    assert code == 0
+    assert out.count("the [phosphate] ion") == 2
+    assert "close [/b] tag" in out
+    (tmp_path / "terms.txt").write_text("[phosphate] ion\n")
+    (tmp_path / "texts.txt").write_text("the [phosphate] ion\n")
+    _, out, _ = run("terms", "check", str(tmp_path / "terms.txt"), str(tmp_path / "texts.txt"))
+    assert "[phosphate] ion" in out
+
+
+def test_output_that_the_terminal_cannot_show_is_no_error() -> None:
+    for arguments in (["segment", "心力衰竭 of"], ["segment", "--json", "\udcff alone"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "hplus", *arguments],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_closed_input_is_an_error() -> None:
+    command = f"{sys.executable} -m hplus segment <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard input is closed\n"
+
+
+def test_a_policy_needs_a_budget(run: Run) -> None:
+    code, _, err = run("score", "type 2", "type 2", "--policy", "drop")
+    assert code == 2
+    assert "--budget" in err
+    _, out, _ = run(
+        "score", "type 2", "heart of type 2", "--explain", "--policy", "drop", "--budget", "1"
+    )
+    assert "dropped   " in out
+
+
+def test_the_version(run: Run) -> None:
+    assert run("--version")[1] == f"hplus {__version__}\n"
 
 
 def test_every_command_is_helpful(run: Run) -> None:

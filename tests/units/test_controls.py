@@ -312,8 +312,7 @@ def test_no_run_has_more_than_four_content_words_and_stop_words_stand_alone(text
     for start, end in runs:
         inside = [text[start + a : start + b] for a, b in words(text[start:end], han="characters")]
         content = [word for word in inside if is_content(word)]
-        # A compound is never cut, however many words it is made of.
-        assert len(content) <= RUN == 4 or not any(map(str.isspace, text[start:end]))
+        assert len(content) <= RUN == 4
         assert content or len(inside) == 1
         assert all(not word.isalpha() or is_content(word) for word in inside) or len(inside) == 1
 

@@ -493,7 +493,7 @@ def test_narrowing_to_the_stored_width_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "budget 0 asked; a budget keeps at least 1"),
+        ({"count": 0}, "budget 0 asked; a budget is a count"),
         ({"count": -3}, "budget -3"),
         ({"share": 0.0}, "share 0.0"),
         ({"share": 1.01}, "share 1.01"),

@@ -134,10 +134,9 @@ def test_an_explanation_sums_to_its_score_and_cites_the_best_unit(
     pair: tuple[Encoded, Encoded],
 ) -> None:
     query, documents = pair
-    similarity = phrase.similarities(query, documents)
     scores = phrase.score(query, documents)
     for i in range(len(documents)):
-        matches = phrase.explain(query, TEXT, documents, i, TEXT, similarity)
+        matches = phrase.explain(query, TEXT, documents, i, TEXT)
         # Left to right: from Python 3.12 on, `sum` of floats rounds otherwise.
         assert reduce(add, [match.contribution for match in matches], 0.0) == scores[i]
         own = documents[i]
@@ -172,8 +171,7 @@ def test_dropped_units_are_listed_with_their_text(pair: tuple[Encoded, Encoded])
 
 def test_the_first_of_equal_units_is_cited() -> None:
     query, documents = on_axis([1.0]), on_axis([0.5, 0.75, 0.75])
-    similarity = phrase.similarities(query, documents)
-    (match,) = phrase.explain(query, TEXT, documents, 0, TEXT, similarity)
+    (match,) = phrase.explain(query, TEXT, documents, 0, TEXT)
     assert (match.document_text, match.similarity) == ("001", 0.75)
 
 

@@ -78,46 +78,59 @@ class BertNumpy:
         self.limit = int(config["max_position_embeddings"])
         self.heads = int(config["num_attention_heads"])
         self.epsilon = np.float32(config.get("layer_norm_eps", 1e-12))
-        try:
-            self._take(weights, int(config["num_hidden_layers"]))
-        except KeyError as error:
-            raise BackboneError(
-                f"{reference.get('path', 'the weights')}: tensor {error} is missing; "
-                "expected the names of a BertModel"
-            ) from None
+        self._take(_Checked(weights, reference), config)
 
     @classmethod
     def from_folder(cls, folder: Path, adapter: Mapping[str, F32] | None = None) -> BertNumpy:
         """Read and hash a folder; `adapter` is merged into the weights."""
         weights = read_weights(folder / "model.safetensors", adapter)
+        for name, tensor in weights.items():
+            if not np.isfinite(tensor).all():
+                raise BackboneError(f"{folder / 'model.safetensors'}: {name} is not finite")
         config = read_config(folder)
         tokenizer = Tokenizer.read(folder / "tokenizer.json")
         return cls(config, weights, tokenizer, folder_reference("bert", folder))
 
-    def _take(self, weights: Mapping[str, F32], layers: int) -> None:
-        self.word = weights["embeddings.word_embeddings.weight"]
+    def _take(self, weights: _Checked, config: Mapping[str, Any]) -> None:
+        d, layers = self.dim, int(config["num_hidden_layers"])
+        if self.heads < 1 or d % self.heads:
+            raise weights.error(f"{d} dimensions do not divide into {self.heads} heads")
+        self.word = weights.take("embeddings.word_embeddings.weight", None, d)
+        if self.tokenizer.vocabulary > len(self.word):
+            raise weights.error(
+                f"the tokenizer has {self.tokenizer.vocabulary} tokens, the table {len(self.word)}"
+            )
         # Every token is of segment 0: its vector joins the positions once and for all.
-        segment = weights["embeddings.token_type_embeddings.weight"][0]
-        self.position = weights["embeddings.position_embeddings.weight"] + segment
-        self.embedding_norm = _norm(weights, "embeddings.LayerNorm")
+        segment = weights.take("embeddings.token_type_embeddings.weight", None, d)[0]
+        self.position = (
+            weights.take("embeddings.position_embeddings.weight", self.limit, d) + segment
+        )
+        self.embedding_norm = weights.norm("embeddings.LayerNorm", d)
         self.layers = [self._layer(weights, f"encoder.layer.{i}") for i in range(layers)]
+        if weights.has(f"encoder.layer.{layers}."):
+            raise weights.error(f"more layers than the {layers} that config.json says")
 
-    def _layer(self, weights: Mapping[str, F32], name: str) -> Layer:
-        scale = np.float32((self.dim // self.heads) ** -0.5)
-        scales = (scale, np.float32(1), np.float32(1))
-        parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
-        pairs = list(zip(parts, scales, strict=True))
+    def _layer(self, weights: _Checked, name: str) -> Layer:
+        d = self.dim
+        up, up_bias = weights.linear(f"{name}.intermediate.dense", d, None)
+        down, down_bias = weights.linear(f"{name}.output.dense", up.shape[1], d)
+        out, out_bias = weights.linear(f"{name}.attention.output.dense", d, d)
+        parts = ("query", "key", "value")
+        pairs = [weights.linear(f"{name}.attention.self.{part}", d, d) for part in parts]
+        scales = (np.float32((d // self.heads) ** -0.5), np.float32(1), np.float32(1))
         return Layer(
-            qkv=np.concatenate([weights[f"{part}.weight"].T * s for part, s in pairs], axis=1),
-            qkv_bias=np.concatenate([weights[f"{part}.bias"] * s for part, s in pairs]),
-            out=weights[f"{name}.attention.output.dense.weight"].T,
-            out_bias=weights[f"{name}.attention.output.dense.bias"],
-            attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm"),
-            up=weights[f"{name}.intermediate.dense.weight"].T,
-            up_bias=weights[f"{name}.intermediate.dense.bias"],
-            down=weights[f"{name}.output.dense.weight"].T,
-            down_bias=weights[f"{name}.output.dense.bias"],
-            output_norm=_norm(weights, f"{name}.output.LayerNorm"),
+            qkv=np.concatenate(
+                [w * scale for (w, _), scale in zip(pairs, scales, strict=True)], axis=1
+            ),
+            qkv_bias=np.concatenate([b * s for (_, b), s in zip(pairs, scales, strict=True)]),
+            out=out,
+            out_bias=out_bias,
+            attention_norm=weights.norm(f"{name}.attention.output.LayerNorm", d),
+            up=up,
+            up_bias=up_bias,
+            down=down,
+            down_bias=down_bias,
+            output_norm=weights.norm(f"{name}.output.LayerNorm", d),
         )
 
     def forward(self, ids: I32, offsets: I64) -> F32:
@@ -190,8 +203,34 @@ def layer_norm(x: F32, gain: F32, bias: F32, epsilon: np.float32) -> F32:
     return x
 
 
-def _norm(weights: Mapping[str, F32], name: str) -> tuple[F32, F32]:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+class _Checked:
+    """Named tensors whose shapes are what the config says, or one clear error."""
+
+    def __init__(self, weights: Mapping[str, F32], reference: dict[str, Any]) -> None:
+        self.weights = weights
+        self.place = reference.get("path", "the weights")
+
+    def error(self, what: str) -> BackboneError:
+        return BackboneError(f"{self.place}: {what}; not the weights of this config.json")
+
+    def has(self, prefix: str) -> bool:
+        return any(name.startswith(prefix) for name in self.weights)
+
+    def take(self, name: str, *shape: int | None) -> F32:
+        tensor = self.weights.get(name)
+        if tensor is None:
+            raise self.error(f"tensor {name!r} is missing")
+        wrong = any(b is not None and a != b for a, b in zip(tensor.shape, shape, strict=False))
+        if tensor.ndim != len(shape) or wrong:
+            raise self.error(f"tensor {name} has shape {tensor.shape}, expected {shape}")
+        return tensor
+
+    def linear(self, name: str, inputs: int, outputs: int | None) -> tuple[F32, F32]:
+        weight = self.take(f"{name}.weight", outputs, inputs)
+        return weight.T, self.take(f"{name}.bias", len(weight))
+
+    def norm(self, name: str, dim: int) -> tuple[F32, F32]:
+        return self.take(f"{name}.weight", dim), self.take(f"{name}.bias", dim)
 
 
 def _refuse_other_architectures(config: Mapping[str, Any], reference: dict[str, Any]) -> None:

@@ -7,17 +7,19 @@ are sorted by length and packed into batches of about PACK tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from threading import Lock
+from typing import Any, Literal
 
 import numpy as np
 
 from hplus.backbones import Backbone
 from hplus.errors import InputError
-from hplus.types import F32, I32, I64, Bool, States, Tokens, offsets_of
+from hplus.types import F32, I64, States, Tokens, offsets_of
 
 Long = Literal["stitch", "cut"]
 # Tokens of one batch. Large enough for the matrix products, small enough for the caches and for
@@ -37,10 +39,10 @@ class Windows:
     keep_last: I64
 
 
-def plan_windows(offsets: I64, capacity: int, long: Long) -> Windows:
+def plan_windows(offsets: I64, capacity: int) -> Windows:
     """Lay windows of at most `capacity` tokens over the texts; texts without tokens get none.
 
-    Consecutive windows share at least a quarter of their tokens and are spread evenly; a token
+    Consecutive windows share a quarter of their tokens or more and are spread evenly; a token
     goes to the window whose centre is nearest, that is, in which it is furthest from an edge.
     """
     overlap = capacity // 4
@@ -49,9 +51,8 @@ def plan_windows(offsets: I64, capacity: int, long: Long) -> Windows:
         n = end - begin
         if n == 0:
             continue
-        if n <= capacity or long == "cut":
-            stop = begin + min(n, capacity)
-            rows.append((text, begin, stop, begin, stop))
+        if n <= capacity:
+            rows.append((text, begin, end, begin, end))
             continue
         count = -(-(n - overlap) // (capacity - overlap))
         starts = [begin + round(i * (n - capacity) / (count - 1)) for i in range(count)]
@@ -60,6 +61,25 @@ def plan_windows(offsets: I64, capacity: int, long: Long) -> Windows:
         rows += [(text, s, s + capacity, *keep) for s, keep in zip(starts, keeps, strict=True)]
     table = np.array(rows, np.int64).reshape(-1, 5)
     return Windows(*table.T)
+
+
+def capacity(backbone: Backbone, window: int) -> int:
+    """Tokens of the text that a window holds beside the special ones."""
+    specials = len(backbone.tokenizer.prefix) + len(backbone.tokenizer.suffix)
+    if not specials < window <= backbone.limit:
+        raise InputError(
+            f"window {window} asked; this backbone reads {specials + 1} to {backbone.limit} tokens"
+        )
+    return window - specials
+
+
+def cut_tokens(tokens: Tokens, capacity: int) -> Tokens:
+    """Only the tokens of each text's first window."""
+    lengths = np.diff(tokens.offsets)
+    position = np.arange(len(tokens.ids)) - np.repeat(tokens.offsets[:-1], lengths)
+    seen = position < capacity
+    offsets = offsets_of(np.minimum(lengths, capacity))
+    return Tokens(tokens.texts, tokens.ids[seen], tokens.spans[seen], offsets)
 
 
 def encode_states(
@@ -78,30 +98,23 @@ def encode_states(
     """
     tokenizer = backbone.tokenizer
     specials = len(tokenizer.prefix) + len(tokenizer.suffix)
-    capacity = window - specials
-    if not specials < window <= backbone.limit:
-        raise InputError(
-            f"window {window} asked; this backbone reads {specials + 1} to {backbone.limit} tokens"
-        )
-    plan = plan_windows(tokens.offsets, capacity, long)
+    room = capacity(backbone, window)
+    read = cut_tokens(tokens, room) if long == "cut" else tokens
+    plan = plan_windows(read.offsets, room)
     lengths = plan.last - plan.first
     order = np.argsort(lengths, kind="stable")
     packs = _packs(order, lengths + specials)
 
     dim = backbone.dim
-    states = np.empty((len(tokens.ids), dim), np.float32)
-    sums = np.zeros((len(tokens), dim), np.float64)
-    counts = np.zeros(len(tokens), np.int64)
-    is_first = plan.keep_first == tokens.offsets[plan.text]
+    states = np.empty((len(read.ids), dim), np.float32)
+    is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
 
     def run(pack: I64) -> None:
         prefix = np.array(tokenizer.prefix, np.int32)
         suffix = np.array(tokenizer.suffix, np.int32)
         pieces = [
-            part
-            for w in pack
-            for part in (prefix, tokens.ids[plan.first[w] : plan.last[w]], suffix)
+            part for w in pack for part in (prefix, read.ids[plan.first[w] : plan.last[w]], suffix)
         ]
         bounds = offsets_of(lengths[pack] + specials)
         packed = backbone.forward(np.concatenate(pieces), bounds)
@@ -121,16 +134,14 @@ def encode_states(
 
     window_sums = np.zeros((len(plan.text), dim), np.float64)
     _run_all(run, packs, threads if backbone.concurrent else 1)
+    sums = np.zeros((len(read), dim), np.float64)
     np.add.at(sums, plan.text, window_sums)
-    np.add.at(counts, plan.text, plan.keep_last - plan.keep_first)
-    seen = counts > 0
-    counts[seen] += specials
-    mean: F32 = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
-    windows = np.bincount(plan.text, minlength=len(tokens)).astype(np.int32)
-    advance(int((~seen).sum()))
-    if long == "cut":
-        return _cut(tokens, states, mean, windows, plan)
-    return States(tokens, states, mean, windows, np.zeros(len(tokens), np.int32))
+    counts = np.diff(read.offsets)
+    mean: F32 = (sums / np.maximum(counts + specials, 1)[:, None]).astype(np.float32)
+    windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
+    advance(int((counts == 0).sum()))
+    cut = (np.diff(tokens.offsets) - np.diff(read.offsets)).astype(np.int32)
+    return States(read, states, mean, windows, cut)
 
 
 def _packs(order: I64, lengths: I64) -> list[I64]:
@@ -145,22 +156,37 @@ def _run_all(run: Callable[[I64], None], packs: list[I64], threads: int) -> None
         for pack in packs:
             run(pack)
         return
-    from threadpoolctl import threadpool_limits
-
     # Each thread has its own pack, so that element-wise work is shared as well as the products;
     # BLAS threads on top of that would only fight for the cores.
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+    with _one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(run, packs):
             pass
 
 
-def _cut(tokens: Tokens, states: F32, mean: F32, windows: I32, plan: Windows) -> States:
-    """Leave the tokens that no window read out of everything that follows."""
-    seen: Bool = np.zeros(len(tokens.ids), np.bool_)
-    for first, last in zip(plan.keep_first, plan.keep_last, strict=True):
-        seen[first:last] = True
-    kept = np.zeros(len(tokens), np.int64)
-    kept[plan.text] = plan.keep_last - plan.keep_first
-    cut = (np.diff(tokens.offsets) - kept).astype(np.int32)
-    short = Tokens(tokens.texts, tokens.ids[seen], tokens.spans[seen], offsets_of(kept))
-    return States(short, states[seen], mean, windows, cut)
+class _BlasLimit:
+    """BLAS at one thread while anyone encodes. The limit is the whole process's, so calls that
+    overlap share it, and the last one out restores what was before."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.limits: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        from threadpoolctl import threadpool_limits
+
+        with self.lock:
+            if not self.users:
+                self.limits = threadpool_limits(1, user_api="blas")
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if not self.users:
+                    self.limits.restore_original_limits()
+
+
+_one_blas_thread = _BlasLimit()

@@ -16,6 +16,18 @@ import safetensors.numpy
 from hplus.errors import BackboneError
 from hplus.types import F32
 
+# Besides the weights, what decides tokens and states.
+_TEXT_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+
 
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file; read once per process while size and time stay the same."""
@@ -98,10 +110,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def folder_reference(kind: str, folder: Path) -> dict[str, Any]:
     """What a checkpoint records of a backbone folder: kind, place and hashes."""
-    hashed = sorted(folder.glob("*.safetensors"))
-    files = [*hashed, folder / "config.json", folder / "tokenizer.json"]
+    files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _TEXT_FILES)]
     return {
         "kind": kind,
-        "path": str(folder),
+        "path": str(folder.resolve()),
         "files": {file.name: sha256(file) for file in files if file.exists()},
     }

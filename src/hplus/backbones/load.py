@@ -33,23 +33,37 @@ def load_backbone(
         backbone = transformers_.load(str(mini.verified_folder()), device=device, adapter=adapter)
         backbone.reference = dict(mini.REFERENCE)
         return backbone
-    source = str(reference.get("path") or reference.get("hub") or "")
-    if not source:
+    source = reference.get("path") or reference.get("hub")
+    if not isinstance(source, str) or not isinstance(reference.get("files", {}), Mapping):
         raise BackboneError(f"backbone reference {dict(reference)!r} names neither path nor hub")
-    _check_hashes(reference)
+    if "path" in reference:
+        _check_hashes(Path(source), reference.get("files", {}))
     if kind == "bert" and device is None:
         return BertNumpy.from_folder(Path(source), adapter)
+    place: dict[str, Any] = {
+        "device": device or "cpu",
+        "adapter": adapter,
+        "revision": reference.get("commit"),
+    }
     if kind == "qwen3":
         from hplus.backbones import qwen3
 
-        return qwen3.load(source, device=device or "cpu", adapter=adapter)
+        return qwen3.load(source, **place)
     if kind in ("bert", "transformers"):
         from hplus.backbones import transformers_
 
-        return transformers_.load(source, kind=kind, device=device or "cpu", adapter=adapter)
+        return transformers_.load(source, kind=kind, **place)
     raise BackboneError(
         f"backbone kind {kind!r} is unknown; known: mini, bert, transformers, qwen3"
     )
+
+
+def reference_of_hub(hub_id: str) -> dict[str, Any]:
+    """A hub id as a reference; its config, fetched because the user named it, decides."""
+    from hplus.backbones import transformers_
+
+    kind = "qwen3" if transformers_.model_type(hub_id) == "qwen3" else "transformers"
+    return {"kind": kind, "hub": hub_id}
 
 
 def reference_of_folder(folder: Path) -> dict[str, Any]:
@@ -59,12 +73,11 @@ def reference_of_folder(folder: Path) -> dict[str, Any]:
     return {"kind": kinds.get(str(config.get("model_type")), "transformers"), "path": str(folder)}
 
 
-def _check_hashes(reference: Mapping[str, Any]) -> None:
-    for name, expected in reference.get("files", {}).items():
-        path = Path(reference["path"]) / name
-        found = sha256(path)
+def _check_hashes(folder: Path, files: Mapping[str, str]) -> None:
+    for name, expected in files.items():
+        found = sha256(folder / name)
         if found != expected:
             raise BackboneError(
-                f"{path} has SHA-256 {found[:16]}…, but the checkpoint was made with "
-                f"{expected[:16]}…; put the original file back or train heads for the new one"
+                f"{folder / name} has SHA-256 {found[:16]}…, but the checkpoint was made with "
+                f"{str(expected)[:16]}…; put the original file back or train heads for the new one"
             )

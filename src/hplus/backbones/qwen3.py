@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-import transformers
-
 from hplus.backbones.transformers_ import (
     TransformersBackbone,
     merge_into,
@@ -20,6 +17,9 @@ from hplus.backbones.transformers_ import (
     reference,
 )
 from hplus.types import F32
+
+import torch  # isort: skip  (after transformers_, which says how to install it)
+import transformers  # isort: skip
 
 
 class Qwen3Bidirectional(TransformersBackbone):
@@ -44,10 +44,14 @@ class Qwen3Bidirectional(TransformersBackbone):
 
 
 def load(
-    source: str, *, device: str = "cpu", adapter: Mapping[str, F32] | None = None
+    source: str,
+    *,
+    device: str = "cpu",
+    adapter: Mapping[str, F32] | None = None,
+    revision: str | None = None,
 ) -> Qwen3Bidirectional:
     """From a local folder, or from the hub when `source` is no folder."""
-    model = read_model(source, transformers.Qwen3Model)
+    model = read_model(source, transformers.Qwen3Model, revision)
     merge_into(model, adapter)
     tokenizer = read_tokenizer(source)
     return Qwen3Bidirectional(model, tokenizer, reference("qwen3", source, model), device)

@@ -34,7 +34,11 @@ class TransformersBackbone:
     def __init__(
         self, model: Any, tokenizer: Tokenizer, reference: dict[str, Any], device: str
     ) -> None:
-        self.model = model.to(device).eval()
+        try:
+            self.model = model.to(device).eval()
+        except (RuntimeError, AssertionError) as error:  # what torch says of a missing device
+            reason = str(error).splitlines()[0]
+            raise BackboneError(f"device {device!r} cannot be used: {reason}") from error
         self.tokenizer = tokenizer
         self.reference = reference
         self.device = torch.device(device)
@@ -74,21 +78,48 @@ def load(
     kind: str = "transformers",
     device: str = "cpu",
     adapter: Mapping[str, F32] | None = None,
+    revision: str | None = None,
 ) -> TransformersBackbone:
     """From a local folder, or from the hub when `source` is no folder."""
-    model = read_model(source, transformers.AutoModel)
+    model = read_model(source, transformers.AutoModel, revision)
+    _refuse_decoders(source, model.config.model_type)
     merge_into(model, adapter)
     return TransformersBackbone(
         model, read_tokenizer(source), reference(kind, source, model), device
     )
 
 
-def read_model(source: str, loader: Any) -> Any:
+def model_type(hub_id: str) -> str:
+    """What kind of model a hub id is, from its config alone."""
+    try:
+        return str(transformers.AutoConfig.from_pretrained(hub_id).model_type)
+    except Exception as error:  # offline, misspelt, private: one sentence for all
+        reason = str(error).splitlines()[0]
+        raise BackboneError(f"{hub_id} cannot be had from the hub: {reason}") from error
+
+
+def _refuse_decoders(source: str, kind: str) -> None:
+    """A decoder's states see the left side only; Qwen3 alone is made bidirectional."""
+    auto = transformers.models.auto.modeling_auto
+    decoders = set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    encoders = set(auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+    if kind in decoders - encoders:
+        raise BackboneError(
+            f"{source} is a decoder ({kind}) that reads from left to right; "
+            "an encoder is needed, or Qwen3, which is made bidirectional"
+        )
+
+
+def read_model(source: str, loader: Any, revision: str | None = None) -> Any:
     """The float32 model; never remote code, never pickles; quiet, whatever its size."""
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging = transformers.utils.logging
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    loud = logging.get_verbosity()
+    logging.set_verbosity(40)  # errors only
     try:
         return loader.from_pretrained(
             source,
+            revision=revision or "main",
             dtype=torch.float32,
             use_safetensors=True,
             trust_remote_code=False,
@@ -96,6 +127,8 @@ def read_model(source: str, loader: Any) -> Any:
         )
     except Exception as error:  # whatever transformers raises, the user needs one sentence
         raise BackboneError(f"{source} does not load as a transformers encoder: {error}") from error
+    finally:
+        logging.set_verbosity(loud)
 
 
 def read_tokenizer(source: str) -> Tokenizer:

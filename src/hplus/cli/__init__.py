@@ -5,17 +5,19 @@ Exit codes: 0 ok, 1 nothing found, 2 bad usage or data, 3 damaged index.
 
 from __future__ import annotations
 
-import os
+import io
+import signal
 import sys
+from typing import Annotated
 
 import typer
 
+from hplus import __version__
 from hplus.cli import demo, encode, info, score, segment, terms
 from hplus.errors import HPlusError
 
 app = typer.Typer(
     name="hplus",
-    help="Retrieval by phrases: cut texts into units, weigh them, score and explain.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,19 +31,33 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"hplus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="Show the version."),
+    ] = False,
+) -> None:
+    """Retrieval by phrases: cut texts into units, weigh them, score and explain."""
+    del version
+
+
 def main() -> None:
-    """Run; every mistake is one sentence on standard error."""
+    """Run; a mistake in the data is one sentence on standard error."""
+    if hasattr(signal, "SIGPIPE"):
+        # A reader that has enough (`head`) ends us quietly, as it ends other commands.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app()
-    except HPlusError as error:
+    except (HPlusError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader (`head`) has enough; Python must not complain again while it closes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -33,9 +33,9 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     started = time.monotonic()
     out = console()
     hplus = load(model, device, terms)
-    out.print(str(hplus) + "\n", markup=False)
+    out.print(str(hplus) + "\n")
 
-    out.print(f'[bold]$ hplus segment "{TEXT}"[/bold]')
+    out.print(f'$ hplus segment "{TEXT}"', style="bold")
     print_units(hplus.segment(TEXT)[0], out)
 
     corpus = read_beir(demo_folder("en"))
@@ -44,7 +44,8 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     query = hplus.encode_query(QUERY)
     best = fusion.score(query, budgeted, hplus.recipe.fusion).ranking()[:2].tolist()
     texts = [corpus.documents[i] for i in best]
-    out.print(f'\n[bold]$ hplus score "{QUERY}" … --explain[/bold]  (best two of the demo corpus)')
+    out.print(f'\n$ hplus score "{QUERY}" … --explain', style="bold", end="")
+    out.print("  (best two of the demo corpus)")
     explanations = hplus.score(QUERY, texts, explain=True).explanations or []
     for name, text, explanation in zip(best, texts, explanations, strict=True):
         print_explanation(QUERY, text, explanation, corpus.document_ids[name], out)
@@ -54,10 +55,8 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
         table.add_column(column, justify="left" if column == "view" else "right")
     for view, vectors, value in evaluate(hplus, corpus, whole, budgeted):
         table.add_row(view, f"{vectors:.1f}", f"{value:.3f}")
-    out.print(
-        f"\n[bold]{len(corpus.documents)} passages full of look-alikes, "
-        f"{len(corpus.queries)} queries[/bold]"
-    )
+    counts = f"{len(corpus.documents)} passages full of look-alikes, {len(corpus.queries)} queries"
+    out.print(f"\n{counts}", style="bold")
     out.print(table)
     out.print(f"\n{time.monotonic() - started:.0f} s in all", style="grey50")
 

@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from hplus.cli.common import BudgetCount, Device, Model, TermsFile, Width, console, load, read_texts
+from hplus.cli.common import (
+    BudgetCount,
+    BudgetPolicy,
+    Device,
+    Model,
+    TermsFile,
+    Width,
+    budget_of,
+    console,
+    load,
+    read_texts,
+)
 from hplus.errors import InputError
 
 EXAMPLE = "Example: hplus encode texts.txt texts.npz --budget 16 --width 128"
@@ -33,6 +44,7 @@ def encode(
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,
+    policy: BudgetPolicy = None,
     width: Width = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
 ) -> None:
@@ -45,12 +57,13 @@ def encode(
     texts = list(read_texts(source))
     if not texts:
         raise InputError(f"{source} has no texts")
+    wanted = budget_of(budget, policy)
     hplus = load(model, device, terms)
     if as_ is Side.query:
-        encoded = hplus.encode_query(texts, budget=budget, width=width)
+        encoded = hplus.encode_query(texts, budget=wanted, width=width)
     else:
         encoded = hplus.encode_document(
-            texts, budget=budget, width=width, workers=workers, progress=True
+            texts, budget=wanted, width=width, workers=workers, progress=True
         )
     write_encoded(target, encoded, fingerprint=hplus.fingerprint)
     coverage = encoded.coverage

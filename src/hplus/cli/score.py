@@ -11,12 +11,14 @@ import typer
 
 from hplus.cli.common import (
     BudgetCount,
+    BudgetPolicy,
     Device,
     Json,
     Model,
     TermsFile,
     Width,
     bar,
+    budget_of,
     console,
     load,
     read_texts,
@@ -51,6 +53,7 @@ def score(
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,
+    policy: BudgetPolicy = None,
     width: Width = None,
     json_: Json = False,
 ) -> None:
@@ -61,7 +64,7 @@ def score(
     if not texts:
         raise InputError("no documents: standard input was empty")
     scores = load(model, device, terms).score(
-        query, texts, budget=budget, width=width, explain=explain
+        query, texts, budget=budget_of(budget, policy), width=width, explain=explain
     )
     if json_:
         print(json.dumps(_as_json(query, scores), ensure_ascii=False))

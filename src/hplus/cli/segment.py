@@ -23,21 +23,25 @@ BATCH = 64
 
 def segment(
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT|-]", help="A text; - reads one a line from input.")
-    ] = "-",
+        str | None,
+        typer.Argument(
+            metavar="TEXT|-",
+            help="A text (after -- if it begins with a dash); - reads one a line from input.",
+        ),
+    ] = None,
     model: Model = "mini",
     device: Device = None,
     terms: TermsFile = None,
     json_: Json = False,
 ) -> None:
     """Cut a text into units and show how much each weighs."""
-    if text == "-" and sys.stdin.isatty():
+    if text is None and sys.stdin is not None and sys.stdin.isatty():
         raise InputError('no text given; try: hplus segment "type 2 diabetes"')
     hplus = load(model, device, terms)
     out = console()
-    single = text != "-"
+    single = text not in (None, "-")
     batch: list[str] = []
-    for line in [text] if single else read_texts("-"):
+    for line in [text] if text is not None and single else read_texts("-"):
         batch.append(line)
         if len(batch) == BATCH:
             _show(batch, hplus.segment(batch), json_, single, out)

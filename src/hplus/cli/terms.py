@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hplus.cli.common import Json, Model, console, load, read_texts
+from hplus.cli.common import Device, Json, Model, console, load, read_texts
 from hplus.errors import InputError
+from hplus.units.terms import Terms
 
 app = typer.Typer(help="Work with terminology lists.", no_args_is_help=True)
 EXAMPLE = "Example: hplus terms check terms.txt texts.txt"
 SHOWN = 20
-
-
-@dataclass(frozen=True)
-class Change:
-    """A term in a text whose units it changed: what stood there before."""
-
-    term: str
-    before: str
 
 
 @app.command("check", epilog=EXAMPLE)
@@ -33,31 +25,37 @@ def check(
         str, typer.Argument(metavar="TEXTS", help="A text a line, .jsonl with a text field, or -.")
     ],
     model: Model = "mini",
+    device: Device = None,
     json_: Json = False,
 ) -> None:
     """Show which units a terminology list changes and how often each term occurs."""
-    plain = load(model, None, None)
-    with_terms = load(model, None, file)
-    terms = with_terms.terms
+    terms = Terms.read(file)
     lines = list(read_texts(texts))
-    if terms is None or not lines:
+    if not lines:
         raise InputError(f"{texts} has no texts")
+    hplus = load(model, device, None)
+    before = hplus.segment(lines)
+    hplus.terms = terms
+    after = hplus.segment(lines)
+
     occurrences: Counter[str] = Counter()
-    changes: Counter[Change] = Counter()
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
     changed_texts = 0
-    for text, units in zip(lines, plain.segment(lines), strict=True):
-        so_far = changes.total()
-        borders = {(unit.start, unit.end) for unit in units}
-        for start, end, term in terms.find(text):
-            occurrences[terms.patterns[term]] += 1
-            if (start, end) not in borders:
-                cut = [u for u in units if u.start < end and start < u.end]
-                changes[Change(terms.patterns[term], " │ ".join(u.text for u in cut))] += 1
-        changed_texts += changes.total() > so_far
+    for text, old, new in zip(lines, before, after, strict=True):
+        known = {(unit.start, unit.end) for unit in old}
+        changed = False
+        for start, end, number in terms.find(text):
+            term = terms.patterns[number]
+            occurrences[term] += 1
+            whole = [unit for unit in new if unit.start < end and start < unit.end]
+            if whole and (whole[0].start, whole[0].end) not in known:
+                cut = [unit.text for unit in old if unit.start < end and start < unit.end]
+                changes[term][" │ ".join(cut)] += 1
+                changed = True
+        changed_texts += changed
     if json_:
-        for name, count in occurrences.most_common():
-            units_before = {c.before: n for c, n in changes.items() if c.term == name}
-            row = {"term": name, "count": count, "changed": units_before}
+        for term, count in occurrences.most_common():
+            row = {"term": term, "count": count, "changed": dict(changes[term])}
             print(json.dumps(row, ensure_ascii=False))
     else:
         _print(len(terms), len(lines), changed_texts, occurrences, changes)
@@ -66,14 +64,20 @@ def check(
 
 
 def _print(
-    terms: int, texts: int, changed_texts: int, occurrences: Counter[str], changes: Counter[Change]
+    terms: int,
+    texts: int,
+    changed_texts: int,
+    occurrences: Counter[str],
+    changes: dict[str, Counter[str]],
 ) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
+    total = sum(change.total() for change in changes.values())
     out.print(
         f"{len(occurrences):,} of {terms:,} terms occur, {occurrences.total():,} times in "
-        f"{texts:,} texts; units change {changes.total():,} times in {changed_texts:,} texts"
+        f"{texts:,} texts; units change {total:,} times in {changed_texts:,} texts"
     )
     if not occurrences:
         return
@@ -83,9 +87,9 @@ def _print(
     table.add_column("term", style="cyan")
     table.add_column("stood there before, most often")
     for term, count in occurrences.most_common(SHOWN):
-        own = Counter({c.before: n for c, n in changes.items() if c.term == term})
+        own = changes[term]
         before = own.most_common(1)[0][0] if own else "the same unit"
-        table.add_row(str(count), str(own.total()), term, before)
+        table.add_row(str(count), str(own.total()), Text(term), Text(before))
     out.print(table, soft_wrap=False)
     if len(occurrences) > SHOWN:
         out.print(f"and {len(occurrences) - SHOWN:,} more; --json lists all")

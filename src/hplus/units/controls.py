@@ -26,7 +26,11 @@ _CONNECTORS = frozenset("-‐‑–/+·'’")
 
 
 def rule(name: str) -> Callable[[Tokens], Bool]:
-    """A rule by its name: tokens, words, whitespace, runs, ngrams-N, chunks-N, random-SEED."""
+    """A rule by its name: tokens, words, whitespace, runs, ngrams-N, chunks-N, random-SEED, and
+    shuffled-SEED:RULE, the units of another rule in another order.
+
+    Of the controls only `histogram_random` has no name: it needs a corpus' histogram.
+    """
     plain: dict[str, Callable[[Tokens], Bool]] = {
         "tokens": single_tokens,
         "words": whole_words,
@@ -40,11 +44,14 @@ def rule(name: str) -> Callable[[Tokens], Bool]:
     }
     if name in plain:
         return plain[name]
+    if match := re.fullmatch(r"shuffled-(\d+):(.+)", name):
+        base, seed = rule(match[2]), int(match[1])
+        return lambda tokens: shuffled(base(tokens), tokens, seed)
     match = re.fullmatch(r"(ngrams|chunks|random)-(\d+)", name)
     if match is None or (match[1] != "random" and int(match[2]) < 1):
         raise InputError(
-            f"units {name!r} asked; known: {', '.join(plain)}, ngrams-N, chunks-N, random-SEED, "
-            "and crf where a checkpoint has a trained one"
+            f"units {name!r} asked; known: {', '.join(plain)}, ngrams-N, chunks-N, "
+            "random-SEED, shuffled-SEED:RULE, and crf where a checkpoint has a trained one"
         )
     return lambda tokens: numbered[match[1]](tokens, int(match[2]))
 
@@ -77,7 +84,7 @@ def run_spans(text: str) -> list[Span]:
     """The runs of one text, and the words outside them.
 
     A row of more than four content words is cut from its end, since the head of an English
-    phrase stands last; a compound is never cut.
+    phrase stands last; a compound of up to four is never cut.
 
     >>> [text[s:e] for s, e in run_spans(text := "Metformin treats type 2 diabetes at 5 mg/kg")]
     ['Metformin', 'treats type 2 diabetes', 'at', '5 mg/kg']
@@ -116,7 +123,7 @@ def _compounds(text: str) -> Iterator[tuple[Span, int]]:
         spelled = text[word.start : word.end]
         if held is not None and held.end == word.start and text[word.start - 1] in _CONNECTORS:
             held, content = Span(held.start, word.end), content + 1
-        elif held is not None and spelled in _CONNECTORS and _binds(text, found, i):
+        elif held is not None and content < RUN and _binds(text, found, i):
             held = Span(held.start, word.end)
         else:
             if held is not None:
@@ -214,9 +221,10 @@ def _seeds(tokens: Tokens, seed: int) -> Iterator[np.random.Generator]:
 
 
 def _binds(text: str, found: list[Span], i: int) -> bool:
-    """Whether the sign at i stands between two content words with no space."""
+    """Whether word i is a sign that stands between two content words with no space."""
     return (
-        i + 1 < len(found)
+        text[found[i].start : found[i].end] in _CONNECTORS
+        and i + 1 < len(found)
         and found[i - 1].end == found[i].start
         and found[i].end == found[i + 1].start
         and is_content(text[found[i + 1].start : found[i + 1].end])

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from numbers import Real
 from typing import Literal
 
 import numpy as np
 
 from hplus.errors import BudgetError, MissingExtraError
-from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of
+from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of, rows_of
 from hplus.units.pool import normalise
 
 Policy = Literal["drop", "merge", "ward"]
@@ -40,10 +41,10 @@ class Budget:
     policy: Policy = "drop"
 
     def __post_init__(self) -> None:
-        if self.count is not None and self.count < 1:
-            raise BudgetError(f"budget {self.count} asked; a budget keeps at least 1 unit")
-        if self.share is not None and not 0 < self.share <= 1:
-            raise BudgetError(f"share {self.share} asked; a share of importance lies in (0, 1]")
+        if self.count is not None and (type(self.count) is not int or self.count < 1):
+            raise BudgetError(f"budget {self.count!r} asked; a budget is a count of 1 unit or more")
+        if self.share is not None and not (isinstance(self.share, Real) and 0 < self.share <= 1):
+            raise BudgetError(f"share {self.share!r} asked; a share of importance lies in (0, 1]")
         if self.policy not in ("drop", "merge", "ward"):
             raise BudgetError(f"policy {self.policy!r} asked; known: drop, merge, ward")
 
@@ -126,8 +127,7 @@ def _keep(encoded: Encoded, paid: Bool) -> Encoded:
     lengths = np.concatenate(
         [np.diff(kept.dropped_span_offsets), np.diff(encoded.dropped_span_offsets)]
     )
-    ends = offsets_of(lengths)
-    rows = _ranges(ends[:-1][order], lengths[order])
+    rows, span_offsets = rows_of(offsets_of(lengths), order)
     return replace(
         encoded,
         vectors=kept.vectors,
@@ -138,7 +138,7 @@ def _keep(encoded: Encoded, paid: Bool) -> Encoded:
         dropped_weights=np.concatenate([kept.dropped_weights, encoded.dropped_weights])[order],
         dropped_offsets=kept.dropped_offsets + encoded.dropped_offsets,
         dropped_spans=np.concatenate([kept.dropped_spans, encoded.dropped_spans])[rows],
-        dropped_span_offsets=offsets_of(lengths[order]),
+        dropped_span_offsets=span_offsets,
         coverage=replace(encoded.coverage, kept=sums.astype(np.float32)),
     )
 
@@ -281,10 +281,3 @@ def _sums(weights: F32, offsets: I64) -> tuple[F64, F64]:
         before[first:last] = running - weights[first:last]
         totals[text] = running[-1] if last > first else 0
     return totals, before
-
-
-def _ranges(starts: I64, lengths: I64) -> I64:
-    """start … start + length for each pair, one after another."""
-    offsets = offsets_of(lengths)
-    text = item_of_row(offsets)
-    return starts[text] + np.arange(offsets[-1]) - offsets[text]

@@ -48,14 +48,13 @@ def score(
 ) -> Scores:
     """All views that are on, and their sum; explained when the documents' texts are given."""
     alphas = check_alphas(alphas)
+    _check_shapes(query, documents, document_texts)
     raw: dict[str, F64] = {}
     normalised: dict[str, F64] = {}
     if "global" in alphas:
         normalised["global"] = global_.score(query.global_, documents.global_)
     if "phrase" in alphas:
-        similarity = phrase.similarities(query, documents)
-        best = phrase.best_matches(similarity, documents.offsets)
-        raw["phrase"] = phrase.total(phrase.contributions(query, best))
+        raw["phrase"] = phrase.score(query, documents)
         normalised["phrase"] = raw["phrase"] / phrase.scale(query)
     if "lexical" in alphas:
         raw["lexical"] = lexical.score(query, documents)
@@ -64,7 +63,7 @@ def score(
 
     def explain(i: int, text: str) -> Explanation:
         return Explanation(
-            phrase=phrase.explain(query, query_text, documents, i, text, similarity)
+            phrase=phrase.explain(query, query_text, documents, i, text)
             if "phrase" in alphas
             else [],
             lexical=lexical.explain(query, documents[i], spell) if "lexical" in alphas else [],
@@ -86,3 +85,16 @@ def score(
         if document_texts is None
         else [explain(i, text) for i, text in enumerate(document_texts)],
     )
+
+
+def _check_shapes(query: Encoded, documents: Encoded, texts: Sequence[str] | None) -> None:
+    if len(query) != 1:
+        raise InputError(f"one query expected, {len(query)} came; take encoded[i]")
+    for name in ("global_", "vectors"):
+        left, right = (getattr(side, name).shape[1] for side in (query, documents))
+        if left != right:
+            raise InputError(
+                f"the query is {left} wide, the documents {right}; cut with at(width=)"
+            )
+    if texts is not None and len(texts) != len(documents):
+        raise InputError(f"{len(documents)} documents, but {len(texts)} texts to explain them")

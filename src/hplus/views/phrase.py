@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hplus.types import F32, F64, I64, Bool, DroppedUnit, Encoded, Span, Tokens, UnitMatch
+from hplus.types import F32, F64, Bool, DroppedUnit, Encoded, Span, Tokens, UnitMatch
 from hplus.units.partition import partition, spans_of_units
 from hplus.units.pool import pool, unit_importance
 from hplus.units.select import Budget, Kept, spend
@@ -24,35 +24,38 @@ def represent(
     )
 
 
-def similarities(query: Encoded, documents: Encoded) -> F32:
-    """Cosines of every query unit with every document unit, f32[q, M]."""
-    return query.vectors @ documents.vectors.T
+def similarities(query: Encoded, documents: Encoded, document: int) -> F32:
+    """Cosines of every query unit with every unit of one document, f32[q, m].
+
+    One product per document: what a document scores does not depend on the others beside it,
+    to the last bit, so equal documents tie.
+    """
+    units = slice(documents.offsets[document], documents.offsets[document + 1])
+    return query.vectors @ documents.vectors[units].T
 
 
-def best_matches(similarity: F32, offsets: I64) -> F32:
-    """Maximum over each document's own units, f32[q, n]; a document without units matches
-    nothing: 0. Ragged, so there is no padding that could win."""
-    best = np.zeros((len(similarity), len(offsets) - 1), np.float32)
-    filled = np.diff(offsets) > 0
-    if filled.any():
-        best[:, filled] = np.maximum.reduceat(similarity, offsets[:-1][filled], axis=1)
+def best_matches(similarity: F32) -> F32:
+    """The maximum over the document's own units, f32[q]; without units nothing matches: 0.
+
+    Ragged, so there is no padding that could win.
+    """
+    if not similarity.shape[1]:
+        return np.zeros(len(similarity), np.float32)
+    best: F32 = similarity.max(axis=1)
     return best
 
 
-def contributions(query: Encoded, best: F32) -> F64:
-    """What each query unit adds: a_q(s) times its best similarity, f64[q, n]."""
-    return query.weights[:, None].astype(np.float64) * best
+def contributions(query: Encoded, similarity: F32) -> F64:
+    """What each query unit adds: a_q(s) times its best similarity, f64[q]."""
+    return query.weights.astype(np.float64) * best_matches(similarity)
 
 
 def score(query: Encoded, documents: Encoded) -> F64:
-    """eq:phrase_score, raw: f64[n]."""
-    best = best_matches(similarities(query, documents), documents.offsets)
-    return total(contributions(query, best))
-
-
-def total(parts: F64) -> F64:
-    """Sum of the query units' contributions, added one by one in their order."""
-    scores = np.zeros(parts.shape[1])
+    """eq:phrase_score, raw: f64[n]; contributions added one by one in the order of the units."""
+    parts = np.zeros((len(query.weights), len(documents)))
+    for document in range(len(documents)):
+        parts[:, document] = contributions(query, similarities(query, documents, document))
+    scores = np.zeros(len(documents))
     for part in parts:
         scores += part
     return scores
@@ -64,24 +67,18 @@ def scale(query: Encoded) -> float:
 
 
 def explain(
-    query: Encoded,
-    query_text: str,
-    documents: Encoded,
-    document: int,
-    document_text: str,
-    similarity: F32,
+    query: Encoded, query_text: str, documents: Encoded, document: int, document_text: str
 ) -> list[UnitMatch]:
     """Per query unit the document unit it matched; contributions sum to the raw score."""
-    units = slice(int(documents.offsets[document]), int(documents.offsets[document + 1]))
-    best = best_matches(similarity[:, units], np.array([0, units.stop - units.start]))[:, 0]
-    parts = contributions(query, best[:, None])[:, 0]
+    similarity = similarities(query, documents, document)
+    best = best_matches(similarity)
+    parts = contributions(query, similarity)
+    first = int(documents.offsets[document])
     matches = []
     for s in range(len(query.weights)):
         spans = query.spans_of(s)
-        matched = (
-            units.start + int(similarity[s, units].argmax()) if units.stop > units.start else None
-        )
-        found = [] if matched is None else documents.spans_of(matched)
+        there = similarity.shape[1] > 0
+        found = documents.spans_of(first + int(similarity[s].argmax())) if there else []
         matches.append(
             UnitMatch(
                 spans=spans,
