@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,10 @@ from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.views import fusion, global_, lexical, phrase
 
-# One step of bulk encoding: as many texts as hold this many characters; 100 MB of states in
-# English, where a token has four characters, and 400 MB in Chinese.
-STEP_CHARACTERS = 256_000
-STEP_TEXTS = 512
+# One step of bulk encoding: as many texts as hold this many characters; 50 MB of states in
+# English, where a token has four characters, and 200 MB in Chinese. Two steps are in work at once.
+STEP_CHARACTERS = 128_000
+STEP_TEXTS = 256
 
 
 class HPlus:
@@ -193,8 +194,7 @@ class HPlus:
                     self, steps, wanted, width, workers=workers, devices=devices, bar=bar
                 )
                 return
-            for step in steps:
-                yield self.encode_step(step, wanted, width, advance=bar.advance)
+            yield from self._encode_ahead(steps, wanted, width, bar.advance)
 
     def states(self, texts: str | Sequence[str]) -> TokenStates:
         """Token states, tags and importance of a handful of texts, for laboratory and training.
@@ -302,13 +302,37 @@ class HPlus:
 
         Equal texts are encoded once: they get the very same numbers, and tie wherever they go.
         """
-        distinct = list(dict.fromkeys(texts))
-        if len(distinct) < len(texts):
-            number = {text: i for i, text in enumerate(distinct)}
-            order = np.array([number[text] for text in texts], np.int64)
-            advance(len(texts) - len(distinct))
-            return self.encode_step(distinct, budget, width, advance).take(order)
-        states = self._states(texts, advance)
+        distinct, order = _distinct(texts)
+        encoded = self._views(self._states(distinct, advance), budget, width)
+        advance(len(texts) - len(distinct))
+        return encoded if order is None else encoded.take(order)
+
+    def _encode_ahead(
+        self,
+        steps: Iterator[list[str]],
+        budget: Budget,
+        width: int | None,
+        advance: Callable[[int], None],
+    ) -> Iterator[Encoded]:
+        """Steps in order; while the views of one are built, the encoder reads the next."""
+        failure: list[Exception] = []
+        with ThreadPoolExecutor(1) as background:
+            waiting: tuple[I64 | None, Future[States]] | None = None
+            for step in chain(until_failure(steps, failure), [None]):
+                following = None
+                if step is not None:
+                    distinct, order = _distinct(step)
+                    advance(len(step) - len(distinct))
+                    following = order, background.submit(self._states, distinct, advance)
+                if waiting is not None:
+                    order, states = waiting
+                    encoded = self._views(states.result(), budget, width)
+                    yield encoded if order is None else encoded.take(order)
+                waiting = following
+        if failure:
+            raise failure[0]
+
+    def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
         importance = self._importance(states.tokens, states.states)
         kept = phrase.represent(
             states.tokens,
@@ -454,6 +478,22 @@ def _steps(texts: Iterable[str]) -> Iterator[list[str]]:
             step, size = [], 0
     if step:
         yield step
+
+
+def _distinct(texts: list[str]) -> tuple[list[str], I64 | None]:
+    """Each text once, and for all of them which it is; None if none repeats."""
+    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    if len(number) == len(texts):
+        return texts, None
+    return list(number), np.array([number[text] for text in texts], np.int64)
+
+
+def until_failure(steps: Iterator[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
+    """Steps until the source fails, so that what came before is encoded before it is told."""
+    try:
+        yield from steps
+    except Exception as error:  # whatever the caller's iterator raises
+        failure.append(error)
 
 
 def _sum_by(values: F32, offsets: I64) -> F32:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,7 @@ class Echo:
     dim: int = 1
     limit: int = 64
     concurrent: bool = True
+    one_thread_each = staticmethod(nullcontext)
     reference: dict[str, Any] = field(default_factory=dict)
     longest: int = 0
     threads: set[int] = field(default_factory=set)

@@ -104,3 +104,11 @@ def test_content(word: str) -> None:
 @pytest.mark.parametrize("word", ["", "-", "…", "👍", "the", "The", "OF", "it's", "It’s", "\u0301"])
 def test_no_content(word: str) -> None:
     assert not is_content(word)
+
+
+@settings(max_examples=300)
+@given(st.text(st.sampled_from("aZ09'., -_/+()\t\n\x00\x1c"), max_size=25))
+def test_the_way_of_ascii_texts_cuts_like_the_general_one(text: str) -> None:
+    # One letter outside ASCII, far from the rest, sends the same text the general way.
+    general = [span for span in words(text + " é") if span.end <= len(text)]
+    assert words(text) == general

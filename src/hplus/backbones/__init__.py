@@ -6,6 +6,8 @@ packing and stitching (`encode.py`) and tokenising (`tokenizer.py`) are common t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from hplus.backbones.tokenizer import Tokenizer
@@ -24,6 +26,11 @@ class Backbone(Protocol):
     """Whether `forward` may run in several threads at once and gains by it."""
     reference: dict[str, Any]
     """Where the weights are from and their hashes, as the checkpoint's config records it."""
+
+    @property
+    def one_thread_each(self) -> Callable[[], AbstractContextManager[None]]:
+        """A context in which each of those threads keeps to itself (`threads.py`)."""
+        ...
 
     def forward(self, ids: I32, offsets: I64) -> F32:
         """Packed sequences, special tokens included, ids i32[T], offsets i64[n + 1] -> f32[T, d].

@@ -10,7 +10,7 @@ Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hplus.backbones.files import folder_reference, read_config, read_weights
+from hplus.backbones.threads import OneThreadEach
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from hplus.types import F32, I32, I64, item_of_row
@@ -59,10 +60,19 @@ class Layer:
     output_norm: tuple[F32, F32]
 
 
+def limit_blas() -> Callable[[], object]:
+    """BLAS at one thread, until what is returned is called."""
+    from threadpoolctl import threadpool_limits
+
+    restore: Callable[[], object] = threadpool_limits(1, user_api="blas").restore_original_limits
+    return restore
+
+
 class BertNumpy:
     """Any BERT-architecture folder: `config.json`, `model.safetensors`, `tokenizer.json`."""
 
     concurrent = True
+    one_thread_each = OneThreadEach(limit_blas)
 
     def __init__(
         self,

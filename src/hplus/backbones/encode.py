@@ -7,13 +7,11 @@ are sorted by length and packed into batches of about PACK tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,8 +21,8 @@ from hplus.types import F32, I64, States, Tokens, offsets_of
 
 Long = Literal["stitch", "cut"]
 # Tokens of one batch. Large enough for the matrix products, small enough for the caches and for
-# an even share between threads (measured: 1,024 to 4,096 are alike).
-PACK = 2_048
+# an even share between threads (measured: 512 to 2,048 are alike, 4,096 is slower).
+PACK = 1_024
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def encode_states(
         advance(int(is_last[pack].sum()))
 
     window_sums = np.zeros((len(plan.text), dim), np.float64)
-    _run_all(run, packs, threads if backbone.concurrent else 1)
+    _run_all(backbone, run, packs, threads)
     sums = np.zeros((len(read), dim), np.float64)
     np.add.at(sums, plan.text, window_sums)
     counts = np.diff(read.offsets)
@@ -151,42 +149,17 @@ def _packs(order: I64, lengths: I64) -> list[I64]:
     return [pack for pack in np.split(order, np.unique(borders)) if len(pack)][::-1]
 
 
-def _run_all(run: Callable[[I64], None], packs: list[I64], threads: int) -> None:
-    if threads == 1 or len(packs) == 1:
+def _run_all(
+    backbone: Backbone, run: Callable[[I64], None], packs: list[I64], threads: int
+) -> None:
+    if threads == 1 or len(packs) == 1 or not backbone.concurrent:
         for pack in packs:
             run(pack)
         return
-    # Each thread has its own pack, so that element-wise work is shared as well as the products;
-    # BLAS threads on top of that would only fight for the cores.
-    with _one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(run, packs):
-            pass
-
-
-class _BlasLimit:
-    """BLAS at one thread while anyone encodes. The limit is the whole process's, so calls that
-    overlap share it, and the last one out restores what was before."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.users = 0
-        self.limits: Any = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        from threadpoolctl import threadpool_limits
-
-        with self.lock:
-            if not self.users:
-                self.limits = threadpool_limits(1, user_api="blas")
-            self.users += 1
+    with backbone.one_thread_each(), ThreadPoolExecutor(threads) as pool:
         try:
-            yield
-        finally:
-            with self.lock:
-                self.users -= 1
-                if not self.users:
-                    self.limits.restore_original_limits()
-
-
-_one_blas_thread = _BlasLimit()
+            for _ in pool.map(run, packs):
+                pass
+        except BaseException:  # an interrupt must not wait for the packs not yet begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -6,13 +6,15 @@ and weights are safetensors only. Sequences come packed and are padded just for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hplus.backbones.files import folder_reference
+from hplus.backbones.threads import OneThreadEach
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, MissingExtraError
 from hplus.types import F32, I32, I64, item_of_row
@@ -26,10 +28,17 @@ except ImportError:
     ) from None
 
 
+def limit_torch() -> Callable[[], object]:
+    """torch at one thread, in threads begun from now on, until what is returned is called."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    return partial(torch.set_num_threads, before)
+
+
 class TransformersBackbone:
     """One padded forward pass of a transformers encoder, packed in and out."""
 
-    concurrent = False  # torch threads on its own
+    one_thread_each = OneThreadEach(limit_torch)
 
     def __init__(
         self, model: Any, tokenizer: Tokenizer, reference: dict[str, Any], device: str
@@ -42,6 +51,7 @@ class TransformersBackbone:
         self.tokenizer = tokenizer
         self.reference = reference
         self.device = torch.device(device)
+        self.concurrent = self.device.type == "cpu"
         config = model.config
         self.dim = int(config.hidden_size)
         self.limit = int(getattr(config, "max_position_embeddings", 512))

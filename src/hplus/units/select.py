@@ -20,7 +20,7 @@ import numpy as np
 
 from hplus.errors import BudgetError, MissingExtraError
 from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of, rows_of
-from hplus.units.pool import normalise
+from hplus.units.pool import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
 # After the first assignment the groups' means attract better than the anchors did.
@@ -228,8 +228,8 @@ def _regroup(
     # merge weighs the members by importance; token pooling takes their plain mean.
     pull = weights if policy == "merge" else np.ones_like(weights)
     by_member = np.argsort(group, kind="stable")
-    first_member = np.searchsorted(group[by_member], np.arange(base))
-    sums = np.add.reduceat((vectors * pull[:, None])[by_member], first_member, axis=0)
+    members = np.searchsorted(group[by_member], np.arange(base + 1))
+    sums = segment_sums((vectors * pull[:, None])[by_member], members)
     totals = np.bincount(group, weights, minlength=base).astype(np.float32)
     first_start = np.full(base, np.iinfo(np.int64).max)
     np.minimum.at(first_start, group, spans[span_offsets[:-1], 0].astype(np.int64))

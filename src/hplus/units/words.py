@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from hplus.errors import InputError, MissingExtraError
@@ -44,6 +44,10 @@ _FLAG_LETTER = "\U0001f1e6-\U0001f1ff"
 
 _HAN = re.compile(f"[{HAN}]")
 _NOT_SPACE = re.compile(r"\S+")
+# What `_word` comes to where there is nothing but ASCII: most texts, at a third of the time.
+_ASCII_WORD = re.compile(
+    r"[A-Za-z0-9]+(?:(?:'(?<=[A-Za-z].)(?=[A-Za-z])|[.,](?<=\d.)(?=\d))[A-Za-z0-9]+)*|\S"
+)
 
 
 def is_mark(character: str) -> bool:
@@ -111,6 +115,8 @@ def words(text: str, *, han: Literal["jieba", "characters"] = "jieba") -> list[S
     """
     if han not in ("jieba", "characters"):
         raise InputError(f"han must be 'jieba' or 'characters', not {han!r}")
+    if text.isascii():
+        return [Span(*match.span()) for match in _ASCII_WORD.finditer(text)]
     spans = []
     for match in _word().finditer(text):
         start, end = match.span()
@@ -185,6 +191,7 @@ STOP_WORDS: frozenset[str] = frozenset(
 )
 
 
+@lru_cache(maxsize=1 << 16)
 def is_content(word: str) -> bool:
     """Whether a word carries content: it has a letter or digit and is no English function word.
 
