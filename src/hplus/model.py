@@ -8,10 +8,9 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,7 @@ from hplus.units.terms import Terms, override
 from hplus.views import fusion, global_, lexical, phrase
 
 # One step of bulk encoding: as many texts as hold this many characters; 50 MB of states in
-# English, where a token has four characters, and 200 MB in Chinese. Two steps are in work at once.
+# English, where a token has four characters, and 200 MB in Chinese.
 STEP_CHARACTERS = 128_000
 STEP_TEXTS = 256
 
@@ -194,7 +193,8 @@ class HPlus:
                     self, steps, wanted, width, workers=workers, devices=devices, bar=bar
                 )
                 return
-            yield from self._encode_ahead(steps, wanted, width, bar.advance)
+            for step in steps:
+                yield self.encode_step(step, wanted, width, advance=bar.advance)
 
     def states(self, texts: str | Sequence[str]) -> TokenStates:
         """Token states, tags and importance of a handful of texts, for laboratory and training.
@@ -306,31 +306,6 @@ class HPlus:
         encoded = self._views(self._states(distinct, advance), budget, width)
         advance(len(texts) - len(distinct))
         return encoded if order is None else encoded.take(order)
-
-    def _encode_ahead(
-        self,
-        steps: Iterator[list[str]],
-        budget: Budget,
-        width: int | None,
-        advance: Callable[[int], None],
-    ) -> Iterator[Encoded]:
-        """Steps in order; while the views of one are built, the encoder reads the next."""
-        failure: list[Exception] = []
-        with ThreadPoolExecutor(1) as background:
-            waiting: tuple[I64 | None, Future[States]] | None = None
-            for step in chain(until_failure(steps, failure), [None]):
-                following = None
-                if step is not None:
-                    distinct, order = _distinct(step)
-                    advance(len(step) - len(distinct))
-                    following = order, background.submit(self._states, distinct, advance)
-                if waiting is not None:
-                    order, states = waiting
-                    encoded = self._views(states.result(), budget, width)
-                    yield encoded if order is None else encoded.take(order)
-                waiting = following
-        if failure:
-            raise failure[0]
 
     def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
         importance = self._importance(states.tokens, states.states)
@@ -486,14 +461,6 @@ def _distinct(texts: list[str]) -> tuple[list[str], I64 | None]:
     if len(number) == len(texts):
         return texts, None
     return list(number), np.array([number[text] for text in texts], np.int64)
-
-
-def until_failure(steps: Iterator[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
-    """Steps until the source fails, so that what came before is encoded before it is told."""
-    try:
-        yield from steps
-    except Exception as error:  # whatever the caller's iterator raises
-        failure.append(error)
 
 
 def _sum_by(values: F32, offsets: I64) -> F32:

@@ -69,10 +69,8 @@ def encode_in_processes(
     bar: Progress,
 ) -> Iterator[Encoded]:
     """Encode steps of texts in `workers` processes, or in one for each of `devices`."""
-    from hplus.model import until_failure
-
     failure: list[Exception] = []
-    rest = until_failure(steps, failure)
+    rest = _until_failure(steps, failure)
     first, second = next(rest, None), next(rest, None)
     if first is None or second is None:
         if first is not None:
@@ -112,6 +110,14 @@ def encode_in_processes(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _until_failure(steps: Iterator[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
+    """Steps until the source fails, so that what came before is encoded before it is told."""
+    try:
+        yield from steps
+    except Exception as error:  # whatever the caller's iterator raises
+        failure.append(error)
 
 
 def _raise(failure: list[Exception]) -> None:

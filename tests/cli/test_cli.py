@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hplus import __version__
+from hplus import Budget, HPlus, __version__
 from hplus.cli import app, demo, encode, info, main, score, segment, terms
 from hplus.encoded_file import read_encoded
+from hplus.evaluate.data import demo_folder, read_beir
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -326,3 +327,10 @@ def test_commands_are_documented() -> None:
     for command in app.registered_commands:
         assert f"hplus {command.name}" in page
     assert "hplus terms check" in page
+
+
+def test_the_chinese_corpus_ranks_too(mini: HPlus) -> None:
+    corpus = read_beir(demo_folder("zh"))
+    whole = mini.encode_document(corpus.documents, budget=Budget())
+    values = {view: value for view, _, value in demo.evaluate(mini, corpus, whole, whole)}
+    assert values["phrase, all units"] > values["lexical"] > 0.5

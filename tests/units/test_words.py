@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hplus.errors import InputError, MissingExtraError

@@ -1,0 +1,50 @@
+"""Progress goes to standard error, on a terminal only."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from hplus import HPlus
+from hplus.progress import show_progress
+
+
+class Terminal(io.StringIO):
+    """A text stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_shown_where_there_is_no_terminal(
+    tiny: HPlus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.encode_document(["type 2 diabetes"] * 3, progress=True)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_a_bar_counts_to_the_end_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress("encoding", 3) as bar:
+        bar.advance(1)
+        bar.advance(2)
+    assert "encoding" in screen.getvalue()
+    assert "3/3" in screen.getvalue()
+
+
+@pytest.mark.parametrize("texts", [["a", "b", "a", ""], ["type 2 " * 200, "b"]])
+def test_every_text_is_counted_once(tiny: HPlus, texts: list[str]) -> None:
+    done = 0
+
+    def advance(n: int) -> None:
+        nonlocal done
+        done += n
+
+    budget = tiny.recipe.document_budget
+    tiny.encode_step(texts, budget, None, advance)
+    assert done == len(texts)

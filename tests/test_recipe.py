@@ -1,0 +1,58 @@
+"""The recipe: what a config says, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hplus import Budget, InputError
+from hplus.recipe import Recipe
+
+budgets = st.builds(
+    Budget,
+    st.none() | st.integers(1, 99),
+    st.none() | st.floats(0.01, 1),
+    st.sampled_from(["drop", "merge", "ward"]),
+)
+recipes = st.builds(
+    Recipe,
+    units=st.sampled_from(["runs", "words", "crf"]),
+    importance=st.sampled_from(["idf", "head", "uniform"]),
+    window=st.integers(3, 512),
+    long=st.sampled_from(["stitch", "cut"]),
+    phrase_width=st.none() | st.integers(1, 384),
+    query_budget=budgets,
+    document_budget=budgets,
+    fusion=st.dictionaries(
+        st.sampled_from(["global", "phrase", "lexical"]), st.floats(0, 9), min_size=1
+    ),
+    trained=st.lists(st.sampled_from(["crf", "importance"]), unique=True).map(tuple),
+)
+
+
+@given(recipes)
+def test_a_config_gives_the_recipe_back(recipe: Recipe) -> None:
+    assert Recipe.from_config(recipe.to_config()) == recipe
+
+
+def test_what_a_config_leaves_out_has_a_value() -> None:
+    assert Recipe.from_config({}) == Recipe()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"window": 0},
+        {"window": None},
+        {"window": True},
+        {"phrase_width": "wide"},
+        {"long": "wrap"},
+        {"importance": "loud"},
+        {"fusion": {}},
+        {"units": None},
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(setting: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Recipe(**setting)  # type: ignore[arg-type]
