@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from hplus import Budget, BudgetError, Encoded, HPlus, HPlusError, InputError, Terms
-from hplus import model as model_module
+from hplus import texts as texts_module
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
@@ -256,7 +256,7 @@ def test_two_hundred_thousand_characters(tiny: HPlus) -> None:
 
 
 def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "STEP_TEXTS", 2)
+    monkeypatch.setattr(texts_module, "STEP_TEXTS", 2)
     taken = 0
 
     def source() -> Iterator[str]:
@@ -277,7 +277,7 @@ def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPa
 def test_what_came_before_a_failing_source_is_given_out(
     tiny: HPlus, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+    monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
 
     def source(bad_after: int) -> Iterator[str]:
         yield from TEXTS[:bad_after]
@@ -291,7 +291,7 @@ def test_what_came_before_a_failing_source_is_given_out(
 
 
 def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+    monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
     by_torch = tiny.encode_document(TEXTS, devices=["cpu", "cpu"])
     assert_equal(by_torch, tiny.encode_document(TEXTS), 1e-4)
     with pytest.raises(HPlusError, match="device 'nosuch' cannot be used"):
@@ -303,7 +303,7 @@ def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_workers_give_what_one_process_gives(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "STEP_TEXTS", 3)
+    monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
     model = HPlus(tiny.checkpoint.source, terms=Terms(["type 2"])).fit_idf(TEXTS)
     assert_equal(model.encode_document(TEXTS, workers=2), model.encode_document(TEXTS))
 

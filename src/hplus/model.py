@@ -23,6 +23,7 @@ from hplus.heads import crf as crf_head
 from hplus.heads.importance import DocumentFrequency
 from hplus.progress import Progress, show_progress
 from hplus.recipe import Recipe
+from hplus.texts import as_texts, checked, distinct, in_steps
 from hplus.types import (
     F32,
     I64,
@@ -49,11 +50,6 @@ from hplus.units.pool import unit_importance
 from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.views import fusion, global_, lexical, phrase
-
-# One step of bulk encoding: as many texts as hold this many characters; 50 MB of states in
-# English, where a token has four characters, and 200 MB in Chinese.
-STEP_CHARACTERS = 128_000
-STEP_TEXTS = 256
 
 
 class HPlus:
@@ -98,8 +94,6 @@ class HPlus:
         """Width d of the token states: the most that any view can have."""
         return self.checkpoint.backbone.dim
 
-    # ---- reading ---------------------------------------------------------------------------
-
     def segment(self, texts: str | Sequence[str]) -> list[list[Unit]]:
         """Each text's units in reading order, with their importance.
 
@@ -107,7 +101,7 @@ class HPlus:
         ['type 2 diabetes']
         """
         segmented: list[list[Unit]] = []
-        for step in _steps(_texts(texts)):
+        for step in in_steps(as_texts(texts)):
             tokens, begins, importance = self._cut(step)
             units = partition(begins, tokens.offsets)
             spans = spans_of_units(tokens, units).tolist()
@@ -126,7 +120,7 @@ class HPlus:
     ) -> Encoded:
         """Queries in the three views."""
         wanted = _budget(budget, self.recipe.query_budget)
-        parts = [self.encode_step(step, wanted, width) for step in _steps(_texts(texts))]
+        parts = [self.encode_step(step, wanted, width) for step in in_steps(as_texts(texts))]
         return concatenate(parts) if parts else self.encode_step([], wanted, width)
 
     def encode_document(
@@ -145,7 +139,7 @@ class HPlus:
         workers (processes) or devices (one process each) share large jobs; a job of one step
         stays in this process.
         """
-        checked = _texts(texts)
+        checked = as_texts(texts)
         parts = list(
             self.stream_documents(
                 checked,
@@ -185,7 +179,7 @@ class HPlus:
             )
         total = len(texts) if isinstance(texts, Sequence) else None
         with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
-            steps = _steps(_checked(texts))
+            steps = in_steps(checked(texts))
             if workers > 1 or devices:
                 from hplus.workers import encode_in_processes
 
@@ -201,7 +195,7 @@ class HPlus:
 
         All of them are in memory at once: 1.5 KB a token for MiniLM.
         """
-        states = self._states(_texts(texts))
+        states = self._states(as_texts(texts))
         return TokenStates(
             tokens=states.tokens,
             states=states.states,
@@ -209,8 +203,6 @@ class HPlus:
             tags=tags_of_begins(self._begins(states.tokens, states.states)),
             importance=self._importance(states.tokens, states.states),
         )
-
-    # ---- scoring ---------------------------------------------------------------------------
 
     def score(
         self,
@@ -229,7 +221,7 @@ class HPlus:
         """
         if not isinstance(query, str):
             raise InputError(f"one query expected, {type(query).__name__} came")
-        texts = _texts(documents)
+        texts = as_texts(documents)
         encoded_query = self.encode_query(query, budget=query_budget, width=width)
         encoded = self.encode_document(texts, budget=budget, width=width)
         return fusion.score(
@@ -241,13 +233,11 @@ class HPlus:
             spell=self.checkpoint.backbone.tokenizer.token,
         )
 
-    # ---- fitting and saving ----------------------------------------------------------------
-
     def fit_idf(self, texts: Iterable[str]) -> HPlus:
         """A model like this one whose importance is idf over `texts`."""
         tokenizer = self.checkpoint.backbone.tokenizer
         frequency = DocumentFrequency(tokenizer.vocabulary)
-        for step in _steps(_checked(texts)):
+        for step in in_steps(checked(texts)):
             tokens = tokenizer.tokens(step)
             frequency.add(tokens.ids, tokens.offsets)
         fitted = copy.copy(self)
@@ -289,8 +279,6 @@ class HPlus:
 
     __repr__ = __str__
 
-    # ---- one pass --------------------------------------------------------------------------
-
     def encode_step(
         self,
         texts: list[str],
@@ -302,9 +290,9 @@ class HPlus:
 
         Equal texts are encoded once: they get the very same numbers, and tie wherever they go.
         """
-        distinct, order = _distinct(texts)
-        encoded = self._views(self._states(distinct, advance), budget, width)
-        advance(len(texts) - len(distinct))
+        once, order = distinct(texts)
+        encoded = self._views(self._states(once, advance), budget, width)
+        advance(len(texts) - len(once))
         return encoded if order is None else encoded.take(order)
 
     def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
@@ -411,56 +399,6 @@ def _override(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint
         controls.rule(changed.recipe.units)  # an unknown name fails here, not at the first text
     checkpoints.check(changed, checkpoint.source)
     return changed
-
-
-def _texts(texts: str | Sequence[str]) -> list[str]:
-    """One text or several, all of them strings."""
-    if isinstance(texts, str):
-        return [texts]
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"a text or a list of texts expected, {type(texts).__name__} came")
-    return list(_checked(texts))
-
-
-def _checked(texts: Iterable[str]) -> Iterator[str]:
-    if isinstance(texts, (str, bytes)):
-        raise InputError("a list of texts expected, a single one came; put it in brackets")
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{i}] is {type(text).__name__}, expected str")
-        yield text
-
-
-def _steps(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts in order, as many at a time as bulk encoding takes in one step."""
-    step: list[str] = []
-    size = 0
-    source = iter(texts)
-    while True:
-        try:
-            text = next(source)
-        except StopIteration:
-            break
-        except Exception:
-            # What came before the bad element is not lost with it.
-            if step:
-                yield step
-            raise
-        step.append(text)
-        size += len(text)
-        if size >= STEP_CHARACTERS or len(step) >= STEP_TEXTS:
-            yield step
-            step, size = [], 0
-    if step:
-        yield step
-
-
-def _distinct(texts: list[str]) -> tuple[list[str], I64 | None]:
-    """Each text once, and for all of them which it is; None if none repeats."""
-    number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    if len(number) == len(texts):
-        return texts, None
-    return list(number), np.array([number[text] for text in texts], np.int64)
 
 
 def _sum_by(values: F32, offsets: I64) -> F32:

@@ -152,9 +152,6 @@ def test_a_rule_never_cuts_a_character() -> None:
         assert rule(name)(tokens).astype(int).tolist() == [1, 0, 0, 0, 1, 0]
 
 
-# ---- random rules --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("draw", RANDOM_RULES)
 @some
 @given(lengths=lengths_of_texts, seed=seeds)
@@ -228,9 +225,6 @@ def test_a_length_histogram_counts_units(lengths: list[int], seed: int) -> None:
     expected = [units.count(length + 1) / max(len(units), 1) for length in range(len(histogram))]
     assert histogram.tolist() == expected
     assert len(histogram) == max(units, default=1)
-
-
-# ---- words ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "cut"), [("words", words), ("whitespace", whitespace_words)])
@@ -315,9 +309,6 @@ def test_no_run_has_more_than_four_content_words_and_stop_words_stand_alone(text
         assert len(content) <= RUN == 4
         assert content or len(inside) == 1
         assert all(not word.isalpha() or is_content(word) for word in inside) or len(inside) == 1
-
-
-# ---- names ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

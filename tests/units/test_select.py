@@ -132,9 +132,6 @@ def assert_units(found: list[list[PlainUnit]], expected: list[list[PlainUnit]]) 
             assert vector == pytest.approx(direction, abs=2e-6)
 
 
-# ---- drop ----------------------------------------------------------------------------------
-
-
 @some
 @given(lengths_of_texts, seeds, st.booleans())
 def test_order_is_a_stable_sort_within_each_text(lengths: list[int], seed: int, ties: bool) -> None:
@@ -214,9 +211,6 @@ def test_no_budget_keeps_everything() -> None:
         encoded = encode_units(units, Budget(policy=policy))
         assert plain_texts(encoded) == sorted_by_importance(units)
         assert len(encoded.dropped_weights) == 0
-
-
-# ---- merge and ward ------------------------------------------------------------------------
 
 
 @some
@@ -332,9 +326,6 @@ def test_ward_of_equal_vectors_may_leave_fewer_groups() -> None:
     np.testing.assert_allclose(kept.vectors, np.repeat(one, len(kept.weights), axis=0))
 
 
-# ---- a stored encoding under a smaller budget ----------------------------------------------
-
-
 @some
 @given(
     lengths_of_texts,
@@ -415,9 +406,6 @@ def test_dropping_more_keeps_what_was_dropped_before(
         np.testing.assert_array_equal(after.lexical_ids, before.lexical_ids)
 
 
-# ---- a slice (B, r) equals a fresh encoding at (B, r) --------------------------------------
-
-
 @st.composite
 def token_batches(draw: st.DrawFn) -> tuple[Tokens, Any, Any, Any]:
     lengths = draw(st.lists(st.integers(0, 40), min_size=1, max_size=4))
@@ -485,9 +473,6 @@ def test_narrowing_to_the_stored_width_changes_nothing() -> None:
     encoded = random_encoded(np.random.default_rng(1), [3, 0, 2])
     assert narrow(encoded, 8) is encoded
     assert encoded.at() is encoded
-
-
-# ---- what cannot be asked ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hplus.errors import TermsError
 from hplus.types import Bool, Tokens, offsets_of
-from hplus.units.terms import Terms, count, fold, override, read_terms
+from hplus.units.terms import Terms, fold, override, read_terms
 
 INVISIBLE = "\u00ad\u200b\u200d\ufeff\ufe0f"
 EMOJI = "👍👨🏽"
@@ -232,12 +232,6 @@ def test_the_fingerprint_knows_neither_order_nor_spelling() -> None:
     assert one.fingerprint == Terms(["cafe\u0301", "COX–2", "type 2", "Type 2"]).fingerprint
     assert one.fingerprint != Terms(["Type 2", "cox-2", "café"]).fingerprint
     assert repr(one) == f"Terms(3 terms, {one.fingerprint[:12]})"
-
-
-def test_count() -> None:
-    terms = Terms(["a", "b", "a b"])
-    assert count(terms, ["a b a", "", "a", "c"]).tolist() == [2, 0, 1]
-    assert count(terms, []).tolist() == [0, 0, 0]
 
 
 def test_twenty_thousand_terms() -> None:

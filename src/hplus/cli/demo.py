@@ -19,7 +19,7 @@ TEXT = (
     "Metformin lowers HbA1c in type 2 diabetes with chronic kidney disease; "
     "the starting dose is 500 mg once a day."
 )
-QUERY = "hypokalaemia ECG changes"
+QUERY = "ECG changes in hypokalaemia"
 
 
 def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from ahocorasick_rs import AhoCorasick
 
 from hplus.errors import TermsError
-from hplus.types import I64, Bool, Tokens
+from hplus.types import Bool, Tokens
 from hplus.units.words import HAN, IGNORABLE, KANA, cluster_pattern, is_mark
 
 LONGEST = 200
@@ -143,16 +143,6 @@ def read_terms(path: str | os.PathLike[str]) -> list[str]:
     if not terms:
         raise TermsError(f"{path}: no terms in it; expected one term per line")
     return terms
-
-
-def count(terms: Terms, texts: Iterable[str]) -> I64:
-    """How often each term is found in the texts, i64[len(terms)].
-
-    >>> count(Terms(["mg", "kg"]), ["5 mg", "mg and mg"]).tolist()
-    [3, 0]
-    """
-    found = [index for text in texts for _, _, index in terms.find(text)]
-    return np.bincount(np.array(found, np.int64), minlength=len(terms)).astype(np.int64)
 
 
 def override(begins: Bool, tokens: Tokens, terms: Terms) -> Bool:
