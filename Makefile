@@ -1,4 +1,5 @@
 # make demo, make test: each does all the set-up on a fresh machine and then runs.
+# make test-slow reads real data: SHARED names the folder that has data/eval.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
@@ -15,7 +16,7 @@ test: .venv/dev lint
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: .venv/dev
-	$(BIN)/python -m pytest -m slow
+	HPLUS_EVAL=$(SHARED)/data/eval $(BIN)/python -m pytest -m slow
 
 lint: .venv/dev
 	$(BIN)/ruff check .
