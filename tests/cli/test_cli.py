@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -235,7 +236,14 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> No
 
 def test_an_interrupt_is_quiet() -> None:
     command = [sys.executable, "-m", "hplus", "segment", "-"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background ignores interrupts, and so would its children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stdin is not None
     process.stdin.write("type 2 diabetes\n" * 65)
     process.stdin.flush()
