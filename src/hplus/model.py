@@ -139,10 +139,9 @@ class HPlus:
         workers (processes) or devices (one process each) share large jobs; a job of one step
         stays in this process.
         """
-        checked = as_texts(texts)
         parts = list(
             self.stream_documents(
-                checked,
+                as_texts(texts),
                 budget=budget,
                 width=width,
                 workers=workers,
@@ -150,11 +149,9 @@ class HPlus:
                 progress=progress,
             )
         )
-        return (
-            concatenate(parts)
-            if parts
-            else self.encode_step([], _budget(budget, self.recipe.document_budget), width)
-        )
+        if not parts:
+            return self.encode_step([], _budget(budget, self.recipe.document_budget), width)
+        return concatenate(parts)
 
     def stream_documents(
         self,
@@ -175,7 +172,7 @@ class HPlus:
         width = self._width(width)
         if workers < 1 or isinstance(devices, str):
             raise InputError(
-                f"workers={workers!r}, devices={devices!r}: a count, a list of devices"
+                f"workers={workers!r}, devices={devices!r}; expected 1 or more, and a list"
             )
         total = len(texts) if isinstance(texts, Sequence) else None
         with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
@@ -260,13 +257,14 @@ class HPlus:
         )
 
     def __str__(self) -> str:
-        recipe, reference = self.recipe, self.checkpoint.backbone.reference
+        recipe, backbone = self.recipe, self.checkpoint.backbone
+        reference = backbone.reference
         trained = ", ".join(recipe.trained) or "nothing (rules and frozen backbone)"
         alphas = " + ".join(f"{alpha:g} {view}" for view, alpha in recipe.fusion.items())
         encoder = reference.get("model") or reference.get("path") or reference.get("hub")
         lines = {
             "model": f"{recipe.name}  {self.fingerprint[:12]}",
-            "backbone": f"{encoder}, {self.dim} wide, {self.device or 'numpy'}",
+            "backbone": f"{encoder}, {self.dim} wide, {getattr(backbone, 'device', 'numpy')}",
             "window": f"{recipe.window} tokens, longer texts: {recipe.long}",
             "units": recipe.units + (f" + {len(self.terms):,} terms" if self.terms else ""),
             "importance": recipe.importance,

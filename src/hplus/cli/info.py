@@ -40,7 +40,7 @@ def info(
             "recipe": hplus.recipe.to_config(),
             "backbone": checkpoint.backbone.reference,
             "dim": hplus.dim,
-            "device": device or "numpy",
+            "device": str(getattr(checkpoint.backbone, "device", "numpy")),
             "terms": None if hplus.terms is None else len(hplus.terms),
             "notes": dict(checkpoint.notes),
             "extras": extras,
