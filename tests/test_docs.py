@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -72,6 +73,17 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_paper_map_names_what_is_there() -> None:
+    for line in (ROOT / "docs" / "paper-map.md").read_text().splitlines():
+        cells = line.strip("|").split("|")
+        if len(cells) != 4:
+            continue
+        for name in re.findall(r"`([\w.]+\.[\w.]+)`", cells[2]):
+            assert pkgutil.resolve_name(f"hplus.{name}"), name
+        for name in re.findall(r"(test_\w+\.py)", cells[3]):
+            assert list((ROOT / "tests").rglob(name)), name
 
 
 def refresh() -> None:

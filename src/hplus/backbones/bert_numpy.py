@@ -3,7 +3,7 @@
 Batches are packed: the tokens of all texts stand in one matrix, so the linear layers, nine
 tenths of the work, waste nothing on padding; attention runs text by text. Element-wise work
 goes in blocks that stay in the cache. On two threads (`encode.py` gives each its own packs) this
-is as fast as torch on the same cores: docs/benchmarks.md.
+comes near torch on the same cores: docs/benchmarks.md.
 
 Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
 """
