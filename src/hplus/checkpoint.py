@@ -1,7 +1,8 @@
 """Checkpoints: a folder of JSON and safetensors, checked file by file, never unpickled.
 
     config.json          format version, recipe, backbone reference + hashes, hashes of the files
-    heads.safetensors    crf.{weight, bias, transitions, start, end}, importance.{weight, bias}
+    heads.safetensors    crf.{weight, bias, transitions, start, end[, hidden, hidden_bias]},
+                         importance.{weight, bias}
     idf.safetensors      idf f32[V]
     adapter.safetensors  LoRA under peft's names, merged at load
     projection.safetensors  training only, not read here
@@ -41,10 +42,11 @@ from hplus.units import controls
 
 FORMAT = 1
 # Raised when code that cuts, pools or weighs changes what it gives for the same weights.
-RULES = 1
+RULES = 2
 BUILT_IN = Path(__file__).parent / "checkpoints"
 _TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
 _CRF_TENSORS = ("weight", "bias", "transitions", "start", "end")
+_HIDDEN_TENSORS = ("hidden", "hidden_bias")
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
         "files": dict(checkpoint.files),
         "units": recipe.units,
         "importance": recipe.importance,
+        "layer": recipe.layer,
         "window": recipe.window,
         "long": recipe.long,
         "terms": terms,
@@ -251,6 +254,10 @@ def check(checkpoint: Checkpoint, place: str) -> None:
     for name, width in (("global", recipe.global_width), ("phrase", recipe.phrase_width)):
         if width is not None and width > backbone.dim:
             raise BudgetError(f"{place}: {name} width {width}, but states have {backbone.dim}")
+    if recipe.layer is not None and recipe.layer > backbone.depth:
+        raise CheckpointError(
+            f"{place}: the CRF reads layer {recipe.layer}, but the backbone has {backbone.depth}"
+        )
     capacity(backbone, recipe.window)
 
 
@@ -276,10 +283,16 @@ def _read_tensors(path: Path, digest: str) -> dict[str, F32]:
 
 
 def _crf(heads: Mapping[str, F32], dim: int, folder: Path) -> CRF | None:
-    named = {name: heads.get(f"crf.{name}") for name in _CRF_TENSORS}
+    named = {name: heads.get(f"crf.{name}") for name in (*_CRF_TENSORS, *_HIDDEN_TENSORS)}
     if all(tensor is None for tensor in named.values()):
         return None
-    shapes = {"weight": (3, dim), "transitions": (3, 3)}
+    shapes: dict[str, tuple[int, ...]] = {"weight": (3, dim), "transitions": (3, 3)}
+    hidden = named["hidden"]
+    if hidden is None and named["hidden_bias"] is None:
+        named = {name: named[name] for name in _CRF_TENSORS}
+    else:
+        h = hidden.shape[-1] if hidden is not None and hidden.ndim else 0
+        shapes |= {"weight": (3, h), "hidden": (3, dim, h), "hidden_bias": (h,)}
     parts: dict[str, F32] = {}
     for name, tensor in named.items():
         expected = shapes.get(name, (3,))
@@ -334,7 +347,8 @@ def _tensor_files(
 ) -> dict[str, dict[str, F32]]:
     heads: dict[str, F32] = {}
     if crf is not None:
-        heads |= {f"crf.{name}": getattr(crf, name) for name in _CRF_TENSORS}
+        names = _CRF_TENSORS if crf.hidden is None else (*_CRF_TENSORS, *_HIDDEN_TENSORS)
+        heads |= {f"crf.{name}": getattr(crf, name) for name in names}
     if head is not None:
         heads["importance.weight"] = head.weight
         heads["importance.bias"] = np.array([head.bias], np.float32)

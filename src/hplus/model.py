@@ -196,8 +196,9 @@ class HPlus:
         return TokenStates(
             tokens=states.tokens,
             states=states.states,
+            inner=states.inner,
             mean=states.mean,
-            tags=tags_of_begins(self._begins(states.tokens, states.states)),
+            tags=tags_of_begins(self._begins(states.tokens, states.inner)),
             importance=self._importance(states.tokens, states.states),
         )
 
@@ -299,7 +300,7 @@ class HPlus:
             states.tokens,
             states.states,
             importance,
-            self._begins(states.tokens, states.states),
+            self._begins(states.tokens, states.inner),
             width=self._width(width),
             budget=budget,
         )
@@ -328,6 +329,7 @@ class HPlus:
             backbone.tokenizer.tokens(texts),
             window=self.recipe.window,
             long=self.recipe.long,
+            layer=self.recipe.layer,
             threads=self.threads,
             advance=advance,
         )
@@ -336,20 +338,21 @@ class HPlus:
         """Tokens, where units begin, and importance; the encoder runs only if a head needs it."""
         if self.recipe.units == "crf" or self.recipe.importance == "head":
             states = self._states(texts)
-            tokens, values = states.tokens, states.states
+            tokens, inner, values = states.tokens, states.inner, states.states
         else:
             tokens = self.checkpoint.backbone.tokenizer.tokens(texts)
             if self.recipe.long == "cut":
                 room = capacity(self.checkpoint.backbone, self.recipe.window)
                 tokens = cut_tokens(tokens, room)
-            values = np.empty((0, self.dim), np.float32)
-        return tokens, self._begins(tokens, values), self._importance(tokens, values)
+            inner = values = np.empty((0, self.dim), np.float32)
+        return tokens, self._begins(tokens, inner), self._importance(tokens, values)
 
-    def _begins(self, tokens: Tokens, states: F32) -> Bool:
+    def _begins(self, tokens: Tokens, inner: F32) -> Bool:
         """Where units begin: the CRF's tags or a rule, then the terminology's overrides."""
         head = self.checkpoint.crf
         if self.recipe.units == "crf" and head is not None:
-            tags, _ = crf_head.viterbi(head, crf_head.emissions(head, states), tokens.offsets)
+            scores = crf_head.emissions(head, inner, tokens.offsets)
+            tags, _ = crf_head.viterbi(head, scores, tokens.offsets)
             begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
         else:
             begins = controls.rule(self.recipe.units)(tokens)

@@ -17,12 +17,14 @@ class Recipe:
     """Settings of a model; what is left out of a config gets the value given here.
 
     units: "crf" (trained), or a rule of `hplus.units.controls`. importance: "head" (trained),
-    "idf", or "uniform". long: "stitch" or "cut". Widths None mean all of the backbone's.
+    "idf", or "uniform". layer: the one whose states the CRF reads, None the last. long:
+    "stitch" or "cut". Widths None mean all of the backbone's.
     """
 
     name: str = "unnamed"
     units: str = "runs"
     importance: str = "uniform"
+    layer: int | None = None
     window: int = 256
     long: Long = "stitch"
     global_width: int | None = None
@@ -35,7 +37,7 @@ class Recipe:
     trained: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("window", "global_width", "phrase_width"):
+        for name in ("window", "layer", "global_width", "phrase_width"):
             value = getattr(self, name)
             if not (value is None and name != "window") and (type(value) is not int or value < 1):
                 raise InputError(f"{name} {value!r} asked; a number of 1 or more is expected")
@@ -56,6 +58,7 @@ class Recipe:
             "name": self.name,
             "units": self.units,
             "importance": self.importance,
+            "layer": self.layer,
             "window": self.window,
             "long": self.long,
             "widths": {"global": self.global_width, "phrase": self.phrase_width},
@@ -74,7 +77,7 @@ class Recipe:
         budgets = config.get("budgets", {})
         plain = {
             name: config[name]
-            for name in ("name", "units", "importance", "window", "long", "fusion")
+            for name in ("name", "units", "importance", "layer", "window", "long", "fusion")
             if name in config
         }
         return cls(

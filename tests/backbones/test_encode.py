@@ -1,7 +1,7 @@
 """Windows against brute force; states against direct passes of single windows."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,6 +28,7 @@ class Echo:
 
     tokenizer: Tokenizer
     dim: int = 1
+    depth: int = 2
     limit: int = 64
     concurrent: bool = True
     one_thread_each = staticmethod(nullcontext)
@@ -42,6 +43,10 @@ class Echo:
         if self.fail_at in ids:
             raise RuntimeError(f"no state for {self.fail_at}")
         return ids[:, None].astype(np.float32)
+
+    def layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
+        states = self.forward(ids, offsets)
+        return [states + (self.depth - layer) / 2 for layer in wanted]
 
 
 @pytest.fixture
@@ -279,3 +284,12 @@ def test_advance_sums_to_the_number_of_texts(
     encode_states(echo, numbered(lengths), window=64, long=long, threads=threads, advance=count)
     assert sum(steps) == len(lengths)
     assert all(step >= 0 for step in steps)
+
+
+def test_inner_states_are_those_of_the_layer_token_for_token(echo: Echo) -> None:
+    tokens = echo.tokenizer.tokens(["type 2 diabetes " * 40, "", "heart failure"])
+    read = encode_states(echo, tokens, window=16, layer=1)
+    np.testing.assert_array_equal(read.states[:, 0], tokens.ids)
+    np.testing.assert_array_equal(read.inner, read.states + 0.5)
+    last = encode_states(echo, tokens, window=16)
+    assert last.inner is last.states

@@ -279,3 +279,14 @@ def test_a_folder_with_a_vocabulary_instead_of_a_tokenizer_file_serves(tmp_path:
         ids = backbone.tokenizer.tokens([text]).ids
         assert np.array_equal(other.tokenizer.tokens([text]).ids, ids)
     assert (other.tokenizer.prefix, other.tokenizer.suffix) == ([2], [3])
+
+
+def test_inner_layers_agree_with_the_numpy_encoder(
+    tiny_torch: TransformersBackbone, tiny: BertNumpy
+) -> None:
+    ids, offsets = np.arange(5, 25, dtype=np.int32), offsets_of([8, 12])
+    ours, theirs = (backbone.layers(ids, offsets, [2, 1]) for backbone in (tiny, tiny_torch))
+    for one, other in zip(ours, theirs, strict=True):
+        assert distance(one, other) < 1e-4
+    assert distance(ours[0], tiny.forward(ids, offsets)) == 0
+    assert distance(ours[0], ours[1]) > 0.1

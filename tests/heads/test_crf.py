@@ -132,19 +132,19 @@ def test_the_margin_bounds_the_noise_a_path_can_bear():
 def test_emissions_are_an_affine_map_of_states():
     crf = random_crf(d=4)
     states = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    scores = emissions(crf, states)
+    scores = emissions(crf, states, np.array([0, len(states)]))
     assert scores.dtype == np.float32
     expected = [
         [float(w @ h + b) for w, b in zip(crf.weight, crf.bias, strict=True)] for h in states
     ]
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
-    assert emissions(crf, states[:0]).shape == (0, 3)
+    assert emissions(crf, states[:0], np.array([0, 0])).shape == (0, 3)
 
 
 def test_errors_name_both_numbers():
     crf = random_crf(d=4)
     with pytest.raises(InputError, match=r"width 4, got shape \(2, 7\)"):
-        emissions(crf, np.zeros((2, 7), np.float32))
+        emissions(crf, np.zeros((2, 7), np.float32), np.array([0, 2]))
     with pytest.raises(InputError, match=r"offsets end at 5.*got \(4, 3\)"):
         viterbi(crf, np.zeros((4, 3), np.float32), offsets_of([2, 3]))
     with pytest.raises(InputError, match=r"CRF bias .*\(3,\).*shape \(4,\)"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from hplus.errors import InputError  # noqa: E402
-from hplus.heads.crf import B, I, O, viterbi  # noqa: E402
+from hplus.heads.crf import B, I, O, emissions, viterbi  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
 from hplus.types import offsets_of  # noqa: E402
 
@@ -283,3 +283,29 @@ def test_training_learns_a_rule():
         (-crf.log_likelihood(crf.emit(states), tags, mask).mean()).backward()
         optimiser.step()
     assert crf.decode(crf.emit(states), mask) == tags.tolist()
+
+
+def test_a_hidden_layer_gives_the_same_scores_in_numpy_and_survives_the_way_back():
+    torch.manual_seed(3)
+    module = LinearChainCRF(6, hidden=5)
+    lengths = [4, 0, 1, 7]
+    states = torch.randn(len(lengths), 7, 6)
+    mask = torch.arange(7)[None, :] < torch.tensor(lengths)[:, None]
+    scores = module.emissions(states, mask)
+    crf = module.to_numpy()
+    flat = emissions(crf, states[mask].numpy(), offsets_of(lengths))
+    np.testing.assert_allclose(flat, scores[mask].detach().numpy(), atol=1e-5)
+    again = LinearChainCRF.from_numpy(crf)
+    torch.testing.assert_close(again.emissions(states, mask), scores)
+
+
+def test_a_hidden_layer_sees_the_neighbours_and_nothing_further():
+    torch.manual_seed(4)
+    module = LinearChainCRF(6, hidden=5)
+    states = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+    before = emissions(module.to_numpy(), states, offsets_of([5, 4]))
+    changed = states.copy()
+    changed[4] += 1  # the last token of the first text
+    after = emissions(module.to_numpy(), changed, offsets_of([5, 4]))
+    moved = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-6)
+    assert moved.tolist() == [3, 4]

@@ -1,12 +1,13 @@
 """Backbones: texts -> token ids and character spans -> contextual states (eq:shared_encoder).
 
-Every backbone does one thing, `forward`: packed token ids in, packed states out. Windows,
+Every backbone does one thing: packed token ids in, packed states out, of the last layer
+(`forward`) or of any (`layers`: the boundaries of phrases are clearer further down). Windows,
 packing and stitching (`encode.py`) and tokenising (`tokenizer.py`) are common to all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ class Backbone(Protocol):
     tokenizer: Tokenizer
     dim: int
     """Width d of the states."""
+    depth: int
+    """Layers; the states after the last one are those of `forward`."""
     limit: int
     """The most tokens of one window, special ones included, that the encoder can read."""
     concurrent: bool
@@ -37,4 +40,8 @@ class Backbone(Protocol):
 
         No sequence sees another; none is longer than `limit`.
         """
+        ...
+
+    def layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
+        """The same pass: the states after each of the `wanted` layers (1 to `depth`)."""
         ...

@@ -10,7 +10,7 @@ Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -116,7 +116,8 @@ class BertNumpy:
             weights.take("embeddings.position_embeddings.weight", self.limit, d) + segment
         )
         self.embedding_norm = weights.norm("embeddings.LayerNorm", d)
-        self.layers = [self._layer(weights, f"encoder.layer.{i}") for i in range(layers)]
+        self.stack = [self._layer(weights, f"encoder.layer.{i}") for i in range(layers)]
+        self.depth = layers
         if weights.has(f"encoder.layer.{layers}."):
             raise weights.error(f"more layers than the {layers} that config.json says")
 
@@ -145,10 +146,15 @@ class BertNumpy:
 
     def forward(self, ids: I32, offsets: I64) -> F32:
         """eq:shared_encoder on packed sequences: ids i32[T], offsets i64[n + 1] -> f32[T, d]."""
+        return self.layers(ids, offsets, [self.depth])[0]
+
+    def layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
+        """The same pass: the states after each of the `wanted` layers (1 to `depth`)."""
+        states: dict[int, F32] = {}
         positions = np.arange(len(ids)) - offsets[item_of_row(offsets)]
         embedded = np.add(self.word[ids], self.position[positions], dtype=np.float32)
         x = layer_norm(embedded, *self.embedding_norm, self.epsilon)
-        for layer in self.layers:
+        for number, layer in enumerate(self.stack, start=1):
             qkv: F32 = x @ layer.qkv  # [T, 3 d]
             qkv += layer.qkv_bias
             attended: F32 = attend(qkv, offsets, self.heads) @ layer.out
@@ -162,7 +168,9 @@ class BertNumpy:
             output += layer.down_bias
             output += x
             x = layer_norm(output, *layer.output_norm, self.epsilon)
-        return x
+            if number in wanted:
+                states[number] = x
+        return [states[number] for number in wanted]
 
 
 def attend(qkv: F32, offsets: I64, heads: int) -> F32:

@@ -87,9 +87,12 @@ def encode_states(
     window: int,
     long: Long = "stitch",
     threads: int = 1,
+    layer: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> States:
     """Contextual states of all tokens, and their mean per text.
+
+    `layer` is the one whose states become `inner`; None is the last.
 
     With long="cut" the tokens beyond the first window are left out, and `cut` counts them.
     `advance(n)` is called as n more texts are done.
@@ -104,7 +107,9 @@ def encode_states(
     packs = _packs(order, lengths + specials)
 
     dim = backbone.dim
+    wanted = [backbone.depth] if layer in (None, backbone.depth) else [backbone.depth, layer]
     states = np.empty((len(read.ids), dim), np.float32)
+    inner = states if len(wanted) == 1 else np.empty_like(states)
     is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
 
@@ -115,12 +120,14 @@ def encode_states(
             part for w in pack for part in (prefix, read.ids[plan.first[w] : plan.last[w]], suffix)
         ]
         bounds = offsets_of(lengths[pack] + specials)
-        packed = backbone.forward(np.concatenate(pieces), bounds)
+        packed, *below = backbone.layers(np.concatenate(pieces), bounds, wanted)
         for w, begin, end in zip(pack, bounds[:-1], bounds[1:], strict=True):
             keep = slice(plan.keep_first[w], plan.keep_last[w])
             at = begin + len(prefix) + keep.start - plan.first[w]
             kept = packed[at : at + keep.stop - keep.start]
             states[keep] = kept
+            if below:
+                inner[keep] = below[0][at : at + keep.stop - keep.start]
             window_sums[w] = kept.sum(axis=0, dtype=np.float64)
             # Special tokens belong to the mean that MiniLM-like checkpoints were trained with;
             # of a stitched text, the first window's prefix and the last window's suffix.
@@ -139,7 +146,7 @@ def encode_states(
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
     advance(int((counts == 0).sum()))
     cut = (np.diff(tokens.offsets) - np.diff(read.offsets)).astype(np.int32)
-    return States(read, states, mean, windows, cut)
+    return States(read, states, inner, mean, windows, cut)
 
 
 def _packs(order: I64, lengths: I64) -> list[I64]:

@@ -25,8 +25,8 @@ import transformers  # isort: skip
 class Qwen3Bidirectional(TransformersBackbone):
     """Qwen3 whose every token sees every token."""
 
-    def states(self, ids: Any, mask: Any) -> Any:
-        """ids i64[b, n], mask bool[b, n], padded on either side -> states [b, n, d]."""
+    def outputs(self, ids: Any, mask: Any, **options: Any) -> Any:
+        """What Qwen3 returns for ids i64[b, n] and mask bool[b, n], padded on either side."""
         # Additive: 0 where the key is a token, the lowest number where it is padding.
         lowest = torch.finfo(self.model.dtype).min
         hidden = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
@@ -34,13 +34,13 @@ class Qwen3Bidirectional(TransformersBackbone):
         visible = hidden[:, None, None, :].expand(-1, 1, mask.shape[1], -1)  # [b, 1, n, n]
         layers = set(getattr(self.model.config, "layer_types", None) or ["full_attention"])
         positions = (mask.long().cumsum(dim=1) - 1).clamp_min(0)
-        output = self.model(
+        return self.model(
             input_ids=ids,
             attention_mask=dict.fromkeys(layers, visible),
             position_ids=positions,
             use_cache=False,
+            **options,
         )
-        return output.last_hidden_state
 
 
 def load(

@@ -6,7 +6,7 @@ and weights are safetensors only. Sequences come packed and are padded just for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class TransformersBackbone:
         self.concurrent = self.device.type == "cpu"
         config = model.config
         self.dim = int(config.hidden_size)
+        self.depth = int(config.num_hidden_layers)
         self.limit = int(getattr(config, "max_position_embeddings", 512))
         # RoBERTa, MPNet and their kin count positions from after the padding id.
         positions = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
@@ -63,6 +64,10 @@ class TransformersBackbone:
 
     def forward(self, ids: I32, offsets: I64) -> F32:
         """eq:shared_encoder on packed sequences: ids i32[T], offsets i64[n + 1] -> f32[T, d]."""
+        return self.layers(ids, offsets, [self.depth])[0]
+
+    def layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
+        """The same pass: the states after each of the `wanted` layers (1 to `depth`)."""
         text = item_of_row(offsets)
         column = np.arange(len(ids)) - offsets[text]
         shape = (len(offsets) - 1, int(np.diff(offsets).max()))
@@ -71,15 +76,27 @@ class TransformersBackbone:
         mask = np.zeros(shape, np.bool_)
         mask[text, column] = True
         with torch.inference_mode():
-            states = self.states(
-                torch.from_numpy(padded).to(self.device), torch.from_numpy(mask).to(self.device)
+            inside = torch.from_numpy(mask).to(self.device)
+            output = self.outputs(
+                torch.from_numpy(padded).to(self.device),
+                inside,
+                output_hidden_states=any(number < self.depth for number in wanted),
             )
-            packed: F32 = states[torch.from_numpy(mask).to(self.device)].float().cpu().numpy()
+            # Some models normalise once more after the last layer: that is what `forward` means.
+            tensors = [
+                output.last_hidden_state if number == self.depth else output.hidden_states[number]
+                for number in wanted
+            ]
+            packed: list[F32] = [states[inside].float().cpu().numpy() for states in tensors]
         return packed
 
     def states(self, ids: Any, mask: Any) -> Any:
         """ids i64[b, n], mask bool[b, n] -> states [b, n, d]; differentiable, for training."""
-        return self.model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        return self.outputs(ids, mask).last_hidden_state
+
+    def outputs(self, ids: Any, mask: Any, **options: Any) -> Any:
+        """What the transformers model returns for ids i64[b, n] and mask bool[b, n]."""
+        return self.model(input_ids=ids, attention_mask=mask.long(), **options)
 
 
 def load(

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from hplus import __version__
-from hplus.cli import demo, encode, info, score, segment, terms
+from hplus.cli import demo, encode, evaluate, info, score, segment, teach, terms, train
 from hplus.errors import HPlusError
 
 app = typer.Typer(
@@ -29,6 +29,9 @@ app.command("encode", epilog=encode.EXAMPLE)(encode.encode)
 app.command("info", epilog=info.EXAMPLE)(info.info)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
+app.add_typer(teach.app, name="teach")
+app.add_typer(train.app, name="train")
+app.add_typer(evaluate.app, name="evaluate")
 
 
 def _version(asked: bool) -> None:

@@ -43,6 +43,11 @@ def read_beir(folder: Path, split: str = "test") -> RetrievalSet:
     )
 
 
+def texts_of(folder: Path) -> list[str]:
+    """Every document and every query of a set, whatever the split: what training keeps clear of."""
+    return [*_by_id(folder / "corpus.jsonl").values(), *_by_id(folder / "queries.jsonl").values()]
+
+
 def _by_id(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, row in enumerate(_rows(path, "text"), start=1):

@@ -30,16 +30,27 @@ class LinearChainCRF(nn.Module):
     Emissions are [b, n, 3], masks bool [b, n], True where a token counts; what stands at masked
     positions is never read.
 
-    >>> crf = LinearChainCRF(384)
-    >>> loss = -crf.log_likelihood(crf.emit(states), tags, mask).mean()
+    >>> crf = LinearChainCRF(384, hidden=64)
+    >>> loss = -crf.log_likelihood(crf.emissions(states, mask), tags, mask).mean()
+
+    hidden: units of a layer that reads a token with its neighbours; 0 reads the state alone.
     """
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, hidden: int = 0) -> None:
         super().__init__()
-        self.emit = nn.Linear(d, 3)
+        self.neighbours = nn.Conv1d(d, hidden, kernel_size=3, padding=1) if hidden else None
+        self.emit = nn.Linear(hidden or d, 3)
         self.transitions = nn.Parameter(torch.zeros(3, 3))  # (from, to)
         self.start = nn.Parameter(torch.zeros(3))
         self.end = nn.Parameter(torch.zeros(3))
+
+    def emissions(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Scores of the tags, [b, n, 3], of states [b, n, d]; a masked neighbour gives nothing."""
+        if self.neighbours is not None:
+            seen = states.masked_fill(~mask[:, :, None], 0.0).transpose(1, 2)
+            states = torch.relu(self.neighbours(seen)).transpose(1, 2)
+        scores: Tensor = self.emit(states)
+        return scores
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """log p(tags | text) per row, [b]; 0 for a row that is all masked (eq:seg_loss)."""
@@ -98,22 +109,30 @@ class LinearChainCRF(nn.Module):
         """The parameters for inference, as float32 copies."""
 
         def array(parameter: Tensor) -> F32:
-            copy: F32 = parameter.detach().cpu().numpy().astype(np.float32)
+            copy: F32 = np.ascontiguousarray(parameter.detach().cpu().numpy(), np.float32).copy()
             return copy
 
+        layer = self.neighbours
         return CRF(
             weight=array(self.emit.weight),
             bias=array(self.emit.bias),
             transitions=array(self.transitions),
             start=array(self.start),
             end=array(self.end),
+            # Conv1d keeps [h, d, 3]; its three taps are the token before, itself, and after.
+            hidden=None if layer is None else array(layer.weight.permute(2, 1, 0)),
+            hidden_bias=None if layer is None or layer.bias is None else array(layer.bias),
         )
 
     @classmethod
     def from_numpy(cls, crf: CRF) -> LinearChainCRF:
         """A module with a copy of these parameters."""
-        module = cls(crf.weight.shape[1])
+        module = cls(crf.dim, 0 if crf.hidden is None else crf.hidden.shape[2])
         with torch.no_grad():
+            layer = module.neighbours
+            if layer is not None and layer.bias is not None:
+                layer.weight.copy_(torch.tensor(crf.hidden).permute(2, 1, 0))
+                layer.bias.copy_(torch.tensor(crf.hidden_bias))
             module.emit.weight.copy_(torch.tensor(crf.weight))
             module.emit.bias.copy_(torch.tensor(crf.bias))
             module.transitions.copy_(torch.tensor(crf.transitions))

@@ -91,7 +91,7 @@ def run_spans(text: str) -> list[Span]:
     """
     runs: list[Span] = []
     row: list[tuple[Span, int]] = []  # compounds in a row, with their number of content words
-    for compound, content in _compounds(text):
+    for compound, content in compounds(text):
         if content:
             row.append((compound, content))
             continue
@@ -114,7 +114,7 @@ def _cut_from_the_end(row: list[tuple[Span, int]]) -> list[Span]:
     return runs[::-1]
 
 
-def _compounds(text: str) -> Iterator[tuple[Span, int]]:
+def compounds(text: str) -> Iterator[tuple[Span, int]]:
     """Words, those held together by a sign between them as one; and how many are content."""
     held: Span | None = None
     content = 0

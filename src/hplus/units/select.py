@@ -1,9 +1,10 @@
 """Budgets: which units are kept (eq:topb_selection) and what becomes of the rest.
 
-*drop* is the paper's: the top B units by importance stay. *merge* is ours: they are anchors,
-every other unit joins the anchor it is most like, and nothing is lost: eq:importance_preservation
-holds under any budget. *ward* clusters the units by their vectors alone; on single tokens that is
-the token pooling of other late-interaction libraries, the rival every table needs.
+*drop* is the paper's: the top B units by importance stay. *merge* is ours: the units are
+clustered into B groups, each the mean of its members by the square root of their importance, and
+nothing is lost: eq:importance_preservation holds under any budget. *ward* takes plain means of the
+same clusters; on single tokens that is the token pooling of other late-interaction libraries, the
+rival every table needs.
 
 Units always come out in order of importance, largest first, ties by position; so, with drop, a
 smaller budget is a prefix.
@@ -18,13 +19,11 @@ from typing import Literal
 
 import numpy as np
 
-from hplus.errors import BudgetError, MissingExtraError
+from hplus.errors import BudgetError
 from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of, rows_of
 from hplus.units.pool import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
-# After the first assignment the groups' means attract better than the anchors did.
-REFINEMENTS = 2
 
 
 @dataclass(frozen=True)
@@ -164,39 +163,22 @@ def shrink(encoded: Encoded, budget: Budget) -> Encoded:
     return replace(encoded, **merged)
 
 
-def merge(vectors: F32, weights: F32, count: int) -> I64:
-    """Group of each unit of one text, units in order of importance: i64[m], groups 0 … count - 1.
-
-    The first `count` units are anchors and stay in their own group; the others join the most
-    similar anchor, then, twice, the most similar group.
+def cluster(vectors: F32, count: int) -> I64:
+    """Group of each unit of one text, i64[m], exactly `count` groups: Ward's method on cosine
+    distances, as in sentence-transformers' HierarchicalTokenPooling and in PyLate after 1.3.4.
     """
-    groups: I64 = np.empty(len(vectors), np.int64)
-    centres = vectors[:count]
-    for _ in range(1 + REFINEMENTS):
-        groups[:count] = np.arange(count)
-        groups[count:] = np.argmax(vectors[count:] @ centres.T, axis=1)
-        members = np.zeros((count, len(vectors)), np.float32)
-        members[groups, np.arange(len(vectors))] = weights
-        centres = normalise(members @ vectors)
-    return groups
+    # Imported here: most texts at hand fit their budget, and the import takes a third of a second.
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
 
-
-def ward(vectors: F32, count: int) -> I64:
-    """Group of each unit of one text by Ward clustering on cosine distances: i64[m].
-
-    As in sentence-transformers' HierarchicalTokenPooling and in PyLate after 1.3.4.
-    """
-    try:
-        from scipy.cluster.hierarchy import fcluster, linkage
-        from scipy.spatial.distance import squareform
-    except ImportError:
-        raise MissingExtraError("token pooling needs scipy: pip install 'hplus[lab]'") from None
-    if len(vectors) == 1:
-        return np.zeros(1, np.int64)
+    n = len(vectors)
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     tree = linkage(squareform(distances, checks=False), method="ward")
-    labels = fcluster(tree, t=count, criterion="maxclust")
-    groups: I64 = np.unique(labels, return_inverse=True)[1]
+    # Undo all but the first n - count joins; row k of the tree makes cluster n + k of two others.
+    root = np.arange(2 * n - count)
+    for k in reversed(range(n - count)):
+        root[tree[k, :2].astype(np.int64)] = root[n + k]
+    groups: I64 = np.unique(root[:n], return_inverse=True)[1]
     return groups
 
 
@@ -216,17 +198,14 @@ def _regroup(
     for text, (first, last) in enumerate(pairwise(offsets.tolist())):
         if last - first <= counts[text]:
             groups = np.arange(last - first, dtype=np.int64)
-        elif policy == "merge":
-            groups = merge(vectors[first:last], weights[first:last], int(counts[text]))
         else:
-            groups = ward(vectors[first:last], int(counts[text]))
+            groups = cluster(vectors[first:last], int(counts[text]))
         group[first:last] = base + groups
-        counts[text] = groups.max(initial=-1) + 1  # ties may leave clustering with fewer
         base += int(counts[text])
     group_offsets = offsets_of(counts)
 
-    # merge weighs the members by importance; token pooling takes their plain mean.
-    pull = weights if policy == "merge" else np.ones_like(weights)
+    # Full importance lets one rare word speak for its group, none lets function words: between.
+    pull = np.sqrt(weights) if policy == "merge" else np.ones_like(weights)
     by_member = np.argsort(group, kind="stable")
     members = np.searchsorted(group[by_member], np.arange(base + 1))
     sums = segment_sums((vectors * pull[:, None])[by_member], members)

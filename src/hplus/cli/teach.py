@@ -1,0 +1,163 @@
+"""`hplus teach labels`: supervision for the CRF, from spans, terms, rules and a chunker."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hplus.cli.common import Json, console
+from hplus.errors import InputError
+
+if TYPE_CHECKING:
+    from hplus.teach.corpus import Source
+
+app = typer.Typer(help="Make labels for training.", no_args_is_help=True)
+EXAMPLE = "Example: hplus teach labels notes.txt --terms terms.txt --out labels.jsonl.gz --report"
+
+
+class LengthOption(StrEnum):
+    """How long units are."""
+
+    minimal = "minimal"
+    noun_phrase = "noun-phrase"
+
+
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", metavar="DIR", help="Keep encoded texts here for the next run."),
+]
+ApartFrom = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--apart-from", metavar="DIR", help="BEIR folder whose near duplicates are left out."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Decides samples and shuffles.")]
+
+
+@app.command("labels", epilog=EXAMPLE)
+def labels(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Texts, one a line, or .jsonl with text and spans or segments; gz allowed.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the labels go.")],
+    terms: Annotated[
+        list[Path] | None,
+        typer.Option("--terms", metavar="FILE", help="Terms, one a line, gz allowed; repeatable."),
+    ] = None,
+    units: Annotated[
+        LengthOption, typer.Option("--units", help="How long units are.")
+    ] = LengthOption.noun_phrase,
+    chunker: Annotated[
+        str, typer.Option("--chunker", help="Checkpoint whose CRF cuts noun phrases, or none.")
+    ] = "chunker",
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Texts of each file, at most.")
+    ] = None,
+    apart_from: ApartFrom = None,
+    cache: Cache = None,
+    device: Annotated[str | None, typer.Option("--device", help="A torch device.")] = None,
+    seed: Seed = 13,
+    report: Annotated[bool, typer.Option("--report", help="Figures beside the paper's.")] = False,
+    json_: Json = False,
+) -> None:
+    """Label texts with the units a CRF is to learn."""
+    from hplus.evaluate.data import texts_of
+    from hplus.model import HPlus
+    from hplus.teach.corpus import label_file
+    from hplus.teach.duplicates import collect
+    from hplus.teach.label_file import statistics, write_labels
+    from hplus.teach.labels import multiword_terms
+    from hplus.units.terms import Terms, read_terms
+
+    missing = [file for file in files if not file.is_file()]
+    if missing:
+        raise InputError(f"{missing[0]} is missing or no file; give files of texts")
+    listed = multiword_terms(term for file in terms or [] for term in read_terms(file))
+    known = Terms(listed) if listed else None
+    wants_chunker = units == LengthOption.noun_phrase and chunker != "none"
+    cutter = HPlus(chunker, device=device) if wants_chunker else None
+    against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
+    with tempfile.TemporaryDirectory() as temporary:
+        sources = [
+            label_file(
+                file,
+                terms=known,
+                chunker=cutter,
+                length=units.value,
+                apart_from=against,
+                cache=cache or Path(temporary),
+                sample=sample,
+                seed=seed,
+            )
+            for file in files
+        ]
+    count = write_labels(out, ((s.name, item) for s in sources for item in s.labels))
+    tokenizer = (cutter or HPlus()).checkpoint.backbone.tokenizer
+    rows: list[dict[str, Any]] = [
+        {
+            "source": source.name,
+            **statistics(source.labels, tokenizer.tokens([item.text for item in source.labels])),
+            "dropped": source.dropped,
+        }
+        for source in sources
+    ]
+    if json_:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+    elif report:
+        _print(rows, sources)
+    else:
+        print(f"{count:,} texts labelled: {out}")
+
+
+def _print(rows: list[dict[str, Any]], sources: list[Source]) -> None:
+    from rich.table import Table
+
+    from hplus.teach.label_file import PAPER
+    from hplus.teach.labels import LAYERS
+
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in (
+        "source",
+        "texts",
+        "units",
+        *LAYERS,
+        "several words",
+        "multi-token",
+        "median",
+        "mean",
+    ):
+        table.add_column(column, justify="left" if column == "source" else "right")
+    for row in rows:
+        table.add_row(
+            row["source"],
+            *(f"{row[key]:,}" for key in ("texts", "units", *LAYERS)),
+            f"{row['share of several words']:.0%}",
+            f"{row['multi-token segments']:,}",
+            f"{row['median tokens']:g}",
+            f"{row['mean tokens']:.2f}",
+        )
+    blank = [""] * (3 + len(LAYERS))
+    table.add_row(
+        "the paper's teacher",
+        *blank,
+        f"{PAPER['multi-token segments']:,}",
+        str(PAPER["median tokens"]),
+        str(PAPER["mean tokens"]),
+        style="cyan",
+    )
+    out.print(table, soft_wrap=False)
+    for source in sources:
+        for what, number in source.dropped.items():
+            out.print(f"{source.name}: {number:,} {what}", style="grey50")

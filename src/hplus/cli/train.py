@@ -1,0 +1,128 @@
+"""`hplus train heads`: a CRF and an importance head on a frozen backbone."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hplus.cli.common import Model, console
+from hplus.cli.teach import ApartFrom, Cache, Seed
+from hplus.errors import CheckpointError
+
+app = typer.Typer(help="Train on frozen states.", no_args_is_help=True)
+EXAMPLE = (
+    "Example: hplus train heads labels.jsonl.gz --dev dev.jsonl.gz --pairs pairs.jsonl --out mine"
+)
+
+
+@app.command("heads", epilog=EXAMPLE)
+def heads(
+    labels: Annotated[
+        list[Path], typer.Argument(metavar="LABELS…", help="From `hplus teach labels`.")
+    ],
+    dev: Annotated[
+        list[Path],
+        typer.Option("--dev", metavar="LABELS", help="Labels to validate on; repeatable."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new checkpoint.")],
+    pairs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help='.jsonl of {"query", "positive"}, gz allowed; repeatable. Without, only the CRF.',
+        ),
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=2, help="Pairs of each file.")] = 1_000,
+    apart_from: ApartFrom = None,
+    model: Model = "mini",
+    layer: Annotated[
+        int | None, typer.Option("--layer", min=1, help="The layer that the CRF reads.")
+    ] = 3,
+    hidden: Annotated[
+        int, typer.Option("--hidden", min=0, help="Units of the CRF's hidden layer, 0 for none.")
+    ] = 64,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="At most.")] = 20,
+    cache: Cache = None,
+    device: Annotated[str | None, typer.Option("--device", help="A torch device.")] = None,
+    seed: Seed = 13,
+    name: Annotated[str | None, typer.Option("--name", help="Of the checkpoint.")] = None,
+) -> None:
+    """Train the CRF on labels and the importance head on pairs; run again to resume."""
+    from dataclasses import replace
+
+    from hplus import checkpoint
+    from hplus.evaluate.data import texts_of
+    from hplus.model import HPlus
+    from hplus.teach.duplicates import collect
+    from hplus.teach.label_file import read_labels
+    from hplus.train.heads import train_heads
+    from hplus.train.loop import Schedule
+    from hplus.train.pairs import read_pairs
+
+    if out.exists() and any(out.iterdir()):
+        raise CheckpointError(f"{out} exists and is not empty; choose another folder")
+    started = time.monotonic()
+    base = HPlus(model, device=device, long="cut", layer=layer)
+    training, validation = read_labels(*labels), read_labels(*dev)
+    against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
+    read = read_pairs(pairs, sample=sample, apart_from=against, seed=seed) if pairs else None
+    work = out.with_name(f".{out.name}.run")
+    with tempfile.TemporaryDirectory() as temporary:
+        trained = train_heads(
+            base,
+            training,
+            validation,
+            read,
+            cache=cache or Path(temporary),
+            folder=work,
+            hidden=hidden,
+            schedule=Schedule(epochs=epochs, seed=seed),
+        )
+    # Without pairs the base's own importance head, if it has one, goes on serving.
+    head = trained.importance or base.checkpoint.head
+    recipe = replace(
+        base.recipe,
+        name=name or out.name,
+        units="crf",
+        long="stitch",
+        importance="head" if head else base.recipe.importance,
+        trained=("crf", "importance") if head else ("crf",),
+    )
+    log: dict[str, Any] = {
+        "labels": {source: len(items) for source, items in training.items()},
+        "pairs": read.report if read else {},
+        "seed": seed,
+        "minutes": round((time.monotonic() - started) / 60, 1),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "curves": trained.curves,
+    }
+    checkpoint.save(
+        out,
+        reference=base.checkpoint.backbone.reference,
+        recipe=recipe,
+        crf=trained.crf,
+        head=head,
+        idf=base.checkpoint.idf,
+        adapter=base.checkpoint.adapter,
+        adapter_scale=base.checkpoint.adapter_scale,
+        notes={"training": log},
+    )
+    for file in work.iterdir():
+        file.unlink()
+    work.rmdir()
+    _print(log, out)
+
+
+def _print(log: dict[str, Any], out: Path) -> None:
+    screen = console()
+    for head, curve in log["curves"].items():
+        best = min(curve, key=lambda row: row["loss"])
+        figures = ", ".join(f"{k} {v:.4f}" for k, v in best.items() if k != "epoch")
+        screen.print(f"{head}: best of {len(curve)} epochs is {best['epoch']:g}: {figures}")
+    screen.print(f"{log['minutes']} minutes, {log['peak_memory_mb']:,} MB: {out}")

@@ -1,0 +1,131 @@
+"""One model on one set: nDCG@10 of every view over the model's own global pool.
+
+The protocol to steer by: texts cut at the window, the top 1,000 of the global view rescored by
+each view, CRF alone (no terms), exponential gain. Token is late interaction over all tokens, every
+query token counting the same; it is what a budget of units is measured against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.evaluate import rescore
+from hplus.evaluate.data import RetrievalSet
+from hplus.evaluate.metrics import ndcg
+from hplus.states_file import StoredStates, cut, stored_states, weigh
+from hplus.types import F32, F64, I64, Bool
+from hplus.units import controls
+from hplus.units.select import Budget, Kept
+from hplus.views import global_, lexical
+from hplus.views.fusion import fuse
+
+if TYPE_CHECKING:
+    from hplus.model import HPlus
+
+POOL = 1_000
+VIEWS = ("global", "token", "phrase", "lexical", "hybrid")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Per-query nDCG@10 of each view, in the order of the set's queries, and what each costs."""
+
+    ndcg10: dict[str, F64]
+    vectors: dict[str, float]
+    """Vectors a document, of the views that keep vectors."""
+
+
+def evaluate(model: HPlus, data: RetrievalSet, cache: Path) -> Result:
+    """All views; token states come from the cache, or are encoded into it now."""
+    bench = Bench(model, data, cache)
+    recipe = model.recipe
+    width = recipe.phrase_width or model.dim
+    token, tokens = bench.phrase("tokens", "uniform", width, Budget(), Budget())
+    phrase, units = bench.phrase(
+        recipe.units, recipe.importance, width, recipe.query_budget, recipe.document_budget
+    )
+    scores = {
+        "global": bench.global_,
+        "token": token,
+        "phrase": phrase,
+        "lexical": bench.lexical(recipe.importance),
+    }
+    views = {name: bench.pooled(scores[name]) for name in recipe.fusion}
+    values = {name: bench.ndcg10(bench.pooled(score)) for name, score in scores.items()}
+    values["hybrid"] = bench.ndcg10(fuse(views, recipe.fusion))
+    return Result(values, {"global": 1.0, "token": tokens, "phrase": units})
+
+
+class Bench:
+    """A set with its states and pools, on which units, weights, widths and budgets are tried."""
+
+    def __init__(self, model: HPlus, data: RetrievalSet, cache: Path) -> None:
+        if not data.queries or not data.documents:
+            raise InputError(
+                f"the set has {len(data.queries)} judged queries and {len(data.documents)} "
+                "documents; one of each is needed at least"
+            )
+        self.model, self.data = model, data
+        self.documents = stored_states(model, data.documents, cache, progress="documents")
+        self.queries = stored_states(model, data.queries, cache, progress="queries")
+        width = model.recipe.global_width or model.dim
+        sides = (global_.represent(side.mean, width) for side in (self.queries, self.documents))
+        queries, documents = sides
+        self.global_: F32 = queries @ documents.T
+        self.pools: I64 = np.argsort(-self.global_, axis=1, kind="stable")[:, :POOL]
+        self.ids = np.array(data.document_ids)
+
+    def begins(self, side: StoredStates, units: str) -> Bool:
+        """Where units begin by the model's CRF or a rule."""
+        crf = self.model.checkpoint.crf
+        return cut(crf, side) if units == "crf" and crf else controls.rule(units)(side.tokens)
+
+    def importance(self, side: StoredStates, kind: str) -> F32:
+        """Of every token: by the head, by the checkpoint's idf, or 1."""
+        head, idf = self.model.checkpoint.head, self.model.checkpoint.idf
+        if kind == "head" and head:
+            return weigh(head, side)
+        if kind == "idf" and idf:
+            return idf.importance(side.tokens.ids)
+        return np.ones(len(side.tokens.ids), np.float32)
+
+    def units(self, side: StoredStates, units: str, kind: str, width: int, budget: Budget) -> Kept:
+        """One side's units, pooled and under a budget."""
+        importance = self.importance(side, kind)
+        return rescore.units_of(side, self.begins(side, units), importance, width, budget)
+
+    def phrase(
+        self, units: str, kind: str, width: int, query_budget: Budget, budget: Budget
+    ) -> tuple[F32, float]:
+        """Normalised S_P of every query and document, and vectors a document."""
+        queries = self.units(self.queries, units, kind, width, query_budget)
+        documents = self.units(self.documents, units, kind, width, budget)
+        scores = rescore.maxsim(queries, documents)
+        return scores, len(documents.weights) / max(1, len(self.ids))
+
+    def lexical(self, kind: str) -> F32:
+        """Normalised S_L of every query and document."""
+        tokenizer = self.model.checkpoint.backbone.tokenizer
+        queries, documents = (
+            lexical.represent(side.tokens, self.importance(side, kind), tokenizer.unknown)
+            for side in (self.queries, self.documents)
+        )
+        return rescore.lexical(queries, documents, tokenizer.vocabulary)
+
+    def pooled(self, scores: F32) -> F64:
+        """The scores of each query's pool, f64[queries, pool]."""
+        return np.take_along_axis(scores, self.pools, axis=1).astype(np.float64)
+
+    def ndcg10(self, pooled: F64) -> F64:
+        """nDCG@10 of every query, ties by document id."""
+        values = np.empty(len(pooled))
+        for row, (name, scores) in enumerate(zip(self.data.query_ids, pooled, strict=True)):
+            names = self.ids[self.pools[row]]
+            best = np.lexsort((names, -scores))[:10]
+            values[row] = ndcg(names[best].tolist(), self.data.judgements[name])
+        return values

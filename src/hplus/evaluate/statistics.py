@@ -1,0 +1,148 @@
+"""How sure a difference is: a paired bootstrap over queries, and Holm's correction.
+
+The paper reports the mean over tasks of each task's mean. Queries of one task say nothing about
+the size of another, so each task's queries are drawn again within the task, and both systems see
+the same draws: what is resampled is the difference, query by query.
+
+Cost: about 0.15 s for 2,000 queries and 10,000 resamples, in blocks of at most some 60 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.types import F64
+
+_BLOCK = 1 << 22  # numbers drawn at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the 95 % percentile interval around it."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Difference(Interval):
+    """An interval of ours - theirs, and the two-sided bootstrap p that there is none."""
+
+    p: float
+
+
+def paired_difference(
+    ours: Mapping[str, F64],
+    theirs: Mapping[str, F64],
+    *,
+    resamples: int = 10_000,
+    seed: int = 13,
+) -> Difference:
+    """The macro mean of ours - theirs, from one value a query, task by task.
+
+    >>> ours = {"a": np.array([0.5, 1.0]), "b": np.array([0.75])}
+    >>> paired_difference(ours, {"a": np.array([0.5, 0.5]), "b": np.array([0.0])}).mean
+    0.5
+    """
+    if ours.keys() != theirs.keys():
+        alone = sorted(ours.keys() ^ theirs.keys())
+        raise InputError(f"both sides need the same tasks, but only one of them has {alone}")
+    differences = {}
+    for task in ours:
+        a, b = _values(task, ours[task]), _values(task, theirs[task])
+        if len(a) != len(b):
+            raise InputError(
+                f"task {task!r} has {len(a)} queries on our side and {len(b)} on theirs; "
+                "pair them query by query"
+            )
+        differences[task] = a - b
+    mean, resampled = _macro(differences, resamples, seed)
+    # A sum of floats that should cancel is rarely exactly zero, but must count as a tie.
+    noise = 1e-12 * max(np.abs(values).max() for values in differences.values())
+    return difference(mean, np.where(np.abs(resampled) <= noise, 0.0, resampled))
+
+
+def interval(values: Mapping[str, F64], *, resamples: int = 10_000, seed: int = 13) -> Interval:
+    """The macro mean of one system, from one value a query, task by task."""
+    checked = {task: _values(task, array) for task, array in values.items()}
+    mean, resampled = _macro(checked, resamples, seed)
+    low, high = _percentiles(resampled)
+    return Interval(mean, low, high)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values corrected for their number by Holm's step-down method, in the order given.
+
+    >>> holm([0.04, 0.01, 0.03])
+    [0.06, 0.03, 0.06]
+    """
+    p = np.asarray(p_values, np.float64)
+    wrong = p[~((p >= 0) & (p <= 1))]
+    if len(wrong):
+        raise InputError(f"p values lie between 0 and 1, but {wrong[0]} was given")
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return [float(value) for value in np.minimum(corrected, 1)]
+
+
+def difference(mean: float, resampled: F64) -> Difference:
+    """What the resampled differences f64[resamples] say about the one observed.
+
+    The observed sample counts as one resample more on either side, so that p is never zero.
+    """
+    low, high = _percentiles(resampled)
+    fewer = min(np.count_nonzero(resampled <= 0), np.count_nonzero(resampled >= 0))
+    return Difference(mean, low, high, min(1.0, 2 * (fewer + 1) / (len(resampled) + 1)))
+
+
+def resampled_sums(columns: Sequence[F64], resamples: int, rng: np.random.Generator) -> F64:
+    """Sums f64[columns, resamples] of each column f64[n] over n rows drawn with replacement.
+
+    All columns see the same draws.
+    """
+    if resamples < 1:
+        raise InputError(f"resamples must be 1 or more, not {resamples}")
+    n = len(columns[0])
+    block = max(1, _BLOCK // n)
+    sums = np.empty((len(columns), resamples))
+    for start in range(0, resamples, block):
+        end = min(start + block, resamples)
+        rows = rng.integers(n, size=(end - start, n))
+        for column, out in zip(columns, sums, strict=True):
+            out[start:end] = column[rows].sum(axis=1)
+    return sums
+
+
+def _values(task: str, array: F64) -> F64:
+    values = np.asarray(array, np.float64)
+    if values.ndim != 1 or not len(values):
+        raise InputError(
+            f"task {task!r} needs one value a query and at least one query, "
+            f"but has an array of shape {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(f"task {task!r} has the value {values[row]} at query {row}")
+    return values
+
+
+def _macro(values: Mapping[str, F64], resamples: int, seed: int) -> tuple[float, F64]:
+    """The mean over tasks of each task's mean, observed and resampled f64[resamples]."""
+    if not values:
+        raise InputError("at least one task is needed, but none was given")
+    rng = np.random.default_rng(seed)
+    # Sorted, so that neither the draws nor the rounding depend on the order of the mapping.
+    arrays = [values[task] for task in sorted(values)]
+    means = [resampled_sums([array], resamples, rng)[0] / len(array) for array in arrays]
+    return float(np.mean([array.mean() for array in arrays])), np.mean(means, axis=0)
+
+
+def _percentiles(resampled: F64) -> tuple[float, float]:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return float(low), float(high)

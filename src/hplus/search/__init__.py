@@ -1,0 +1,1 @@
+"""Search: rankings of whole corpora."""

@@ -1,0 +1,1 @@
+"""Teaching: labels for the heads, made from spans, terms, rules and a chunker."""

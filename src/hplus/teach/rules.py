@@ -1,0 +1,52 @@
+"""Units that their spelling gives away: numbers with units, abbreviations, hyphen compounds."""
+
+from __future__ import annotations
+
+import re
+
+from hplus.types import Span
+from hplus.units.controls import compounds
+
+# Not inside a name: the 6 of "IL-6 h" is no time.
+_DIGITS = r"\d+(?:[.,]\d+)*"
+_NUMBER = rf"(?<![\w.,/–-])[<>≤≥~±=]?\s?[-−]?{_DIGITS}(?:\s?(?:-|–|/|to|±|×|x)\s?{_DIGITS})?"
+_SYMBOL = (
+    r"(?:%|‰|°\s?[CFK]?|"
+    r"(?:[kMGcdmµμunpf]?(?:g|l|L|m|s|mol|M|Hz|Pa|J|W|V|A|N|eV|cal|Da|bp|b|B|Gy|Sv|Bq|Ω|T))|"
+    r"mmHg|mm\s?Hg|rpm|U|IU|mIU|kb|Mb|kDa|min|h|hr|hrs|d|wk|yr|"
+    r"hours?|minutes?|seconds?|days?|weeks?|months?|years?|"
+    r"milligrams?|micrograms?|grams?|kilograms?|litres?|liters?|metres?|meters?|kilometers?|"
+    r"inches|feet|miles|percent|degrees)"
+)
+_POWER = r"(?:\^?[-−]?[1-4²³⁻¹]+)?"
+_QUANTITY = re.compile(
+    rf"{_NUMBER}\s?-?\s?{_SYMBOL}{_POWER}(?:\s?[/·]\s?(?:{_SYMBOL}){_POWER}|\s?/\s?[a-z]{{1,6}})*"
+    r"(?![\w])"
+)
+_ABBREVIATION = re.compile(r"(?=\S*[A-Z]\S*(?:[A-Z]|\d))[A-Za-z0-9α-ω'’/+.-]{2,}")
+
+
+def quantities(text: str) -> list[Span]:
+    """Numbers with their units: "5 mg/kg", "10-20 mmHg", "37 °C", "95 %".
+
+    >>> [text[a:b] for a, b in quantities(text := "Give 5 mg/kg for 12 weeks at 37 °C.")]
+    ['5 mg/kg', '12 weeks', '37 °C']
+    """
+    return [
+        Span(match.start() + len(match[0]) - len(match[0].lstrip()), match.end())
+        for match in _QUANTITY.finditer(text)
+    ]
+
+
+def spelled_compounds(text: str) -> list[Span]:
+    """Words that a sign without a space holds together, and abbreviations: "COX-2", "HbA1c",
+    "double-blind".
+
+    >>> [text[a:b] for a, b in spelled_compounds(text := "A double-blind trial of anti-TNF in RA")]
+    ['double-blind', 'anti-TNF', 'RA']
+    """
+    return [
+        span
+        for span, content in compounds(text)
+        if content > 1 or (content and _ABBREVIATION.fullmatch(text[span.start : span.end]))
+    ]

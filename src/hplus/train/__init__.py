@@ -1,0 +1,1 @@
+"""Training: heads on frozen states."""

@@ -1,0 +1,1 @@
+"""Losses: pure functions with the paper's symbols, one per file."""

@@ -1,0 +1,16 @@
+"""eq:retrieval_head_loss, its contrastive part: the positive against the rest of its group."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def nce(scores: Tensor, tau: float) -> Tensor:
+    """Mean of -log softmax(S / tau) at the positive: scores [b, g], the positive in column 0;
+    a place that is -inf holds no document.
+
+    >>> round(float(nce(torch.tensor([[1.0, 0.0]]), tau=1.0)), 4)
+    0.3133
+    """
+    return -torch.log_softmax(scores / tau, dim=1)[:, 0].mean()

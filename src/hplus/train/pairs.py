@@ -1,0 +1,103 @@
+"""Training pairs: read, sampled, kept apart from evaluation sets, with hard negatives from BM25."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.search.bm25 import BM25
+from hplus.teach.duplicates import Collection, near_duplicates
+from hplus.teach.sources import read_rows
+from hplus.types import I64
+
+# Negatives are drawn from this many of BM25's best: the very best are often unmarked answers.
+NEGATIVES_FROM = 50
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n queries over m distinct documents; groups i64[n, g] holds document numbers, the positive
+    in column 0."""
+
+    queries: list[str]
+    documents: list[str]
+    groups: I64
+    report: dict[str, dict[str, int]]
+    """Per file: rows read, sampled, and dropped as near duplicates of evaluation texts."""
+
+
+def read_pairs(
+    files: Sequence[Path],
+    *,
+    sample: int,
+    apart_from: Collection | None = None,
+    negatives: int = 7,
+    seed: int = 13,
+) -> Pairs:
+    """At most `sample` pairs of each file (`{"query", "positive"}` a line), chosen by the seed.
+
+    A pair goes if its query or its passage nearly duplicates a text of `apart_from`.
+    """
+    rows: list[tuple[str, str]] = []
+    report: dict[str, dict[str, int]] = {}
+    for path in files:
+        own = [(row["query"], row["positive"]) for _, row in read_rows(path, "query", "positive")]
+        random = np.random.default_rng([seed, len(own)])
+        chosen = np.sort(random.permutation(len(own))[:sample])
+        kept = [own[i] for i in chosen]
+        if apart_from is not None:
+            near = near_duplicates([q for q, _ in kept], apart_from)
+            near |= near_duplicates([p for _, p in kept], apart_from)
+            kept = [pair for pair, drop in zip(kept, near, strict=True) if not drop]
+        name = path.name.split(".")[0]
+        report[str(path) if name in report else name] = {
+            "rows": len(own),
+            "sampled": len(chosen),
+            "kept": len(kept),
+        }
+        rows += kept
+    if len(rows) < 2:
+        raise InputError(
+            f"{len(rows)} pairs are left of {len(files)} files; two or more are needed"
+        )
+    documents = list(dict.fromkeys(positive for _, positive in rows))
+    number = {text: i for i, text in enumerate(documents)}
+    queries = [query for query, _ in rows]
+    positive = np.array([number[text] for _, text in rows])
+    groups = _with_negatives(queries, documents, positive, negatives, seed)
+    return Pairs(queries, documents, groups, report)
+
+
+def _with_negatives(
+    queries: list[str], documents: list[str], positive: I64, negatives: int, seed: int
+) -> I64:
+    """BM25 negatives; none is a positive of the same query under another row."""
+    answers: dict[str, set[int]] = {}
+    for query, document in zip(queries, positive.tolist(), strict=True):
+        answers.setdefault(query, set()).add(document)
+    count = min(negatives, len(documents) - max(map(len, answers.values())))
+    found, _ = BM25(documents).search(queries, NEGATIVES_FROM + max(map(len, answers.values())))
+    random = np.random.default_rng([seed, len(queries)])
+    groups = np.empty((len(queries), 1 + count), np.int64)
+    for row, query in enumerate(queries):
+        right = answers[query]
+        near = [d for d in found[row].tolist() if d not in right][:NEGATIVES_FROM]
+        if len(near) < count:  # a small corpus: fill up with anything else
+            rest = [d for d in range(len(documents)) if d not in right and d not in near]
+            near += rest[: count - len(near)]
+        groups[row, 0] = positive[row]
+        groups[row, 1:] = random.permutation(near)[:count]
+    return groups
+
+
+def counted(report: dict[str, dict[str, int]]) -> Counter[str]:
+    """The sums over all files."""
+    total: Counter[str] = Counter()
+    for counts in report.values():
+        total.update(counts)
+    return total

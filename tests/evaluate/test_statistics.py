@@ -1,0 +1,212 @@
+"""The bootstrap equals scipy's and the normal interval; Holm equals a worked example."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from hplus.errors import InputError
+from hplus.evaluate import statistics
+from hplus.evaluate.statistics import (
+    Difference,
+    Interval,
+    holm,
+    interval,
+    paired_difference,
+    resampled_sums,
+)
+from hplus.types import F64
+
+
+def scores(seed: int, n: int, shift: float = 0.0) -> F64:
+    return np.random.default_rng(seed).beta(2, 2, n) + shift
+
+
+def test_one_task_equals_scipy() -> None:
+    ours, theirs = scores(1, 80, 0.05), scores(2, 80)
+    expected = stats.bootstrap(
+        (ours, theirs),
+        lambda a, b, axis: np.mean(a - b, axis=axis),
+        paired=True,
+        method="percentile",
+        n_resamples=40_000,
+        rng=np.random.default_rng(3),
+    )
+    found = paired_difference({"t": ours}, {"t": theirs}, resamples=40_000)
+    # An end of the interval has a Monte Carlo error of about 0.013 standard errors.
+    slack = 0.07 * expected.standard_error
+    assert found.mean == pytest.approx((ours - theirs).mean())
+    assert found.low == pytest.approx(expected.confidence_interval.low, abs=slack)
+    assert found.high == pytest.approx(expected.confidence_interval.high, abs=slack)
+    below = np.mean(expected.bootstrap_distribution <= 0)
+    assert found.p == pytest.approx(2 * min(below, 1 - below), abs=0.01)
+
+
+def test_many_queries_give_the_normal_interval() -> None:
+    """The variance of a macro mean is the mean of the tasks' variances, over their number."""
+    sizes = {"large": 3000, "small": 500}
+    values = {task: scores(n, n, shift=n / 1000) for task, n in sizes.items()}
+    variance = sum(array.var() / len(array) for array in values.values()) / len(values) ** 2
+    found = interval(values, resamples=20_000)
+    mean = sum(array.mean() for array in values.values()) / 2
+    assert found.mean == pytest.approx(mean)
+    error = math.sqrt(variance)
+    assert found.low == pytest.approx(mean - 1.96 * error, abs=0.08 * error)
+    assert found.high == pytest.approx(mean + 1.96 * error, abs=0.08 * error)
+
+
+def test_p_equals_the_normal_test() -> None:
+    difference = scores(5, 2000)
+    difference += 1.5 * difference.std() / math.sqrt(2000) - difference.mean()
+    found = paired_difference({"t": difference}, {"t": np.zeros(2000)}, resamples=40_000)
+    assert found.p == pytest.approx(2 * stats.norm.sf(1.5), abs=0.01)
+
+
+def test_every_task_weighs_the_same() -> None:
+    ours = {"a": np.array([1.0, 0.0, 0.5]), "b": np.array([0.2])}
+    theirs = {"a": np.array([0.4, 0.3, 0.2]), "b": np.array([0.6])}
+    # a: (0.6 - 0.3 + 0.3) / 3 = 0.2; b: -0.4; together -0.1.
+    assert paired_difference(ours, theirs).mean == pytest.approx(-0.1)
+    assert interval(ours).mean == pytest.approx(0.35)
+
+
+def test_queries_are_drawn_within_their_task() -> None:
+    """Tasks that are constant in themselves leave nothing to draw, however far apart."""
+    values = {"a": np.full(7, 0.25), "b": np.full(3, 0.75)}
+    assert interval(values) == Interval(0.5, 0.5, 0.5)
+
+
+def test_two_queries_follow_the_binomial() -> None:
+    """Means of draws from {0, 1}: 0, 1/2, 1 with probability 1/4, 1/2, 1/4."""
+    draws = resampled_sums([np.array([0.0, 1.0])], 40_000, np.random.default_rng(0))[0]
+    shares = np.bincount(draws.astype(np.int64), minlength=3) / len(draws)
+    assert shares == pytest.approx([0.25, 0.5, 0.25], abs=0.01)
+
+
+def test_columns_see_the_same_draws() -> None:
+    column = scores(1, 9)
+    sums = resampled_sums([column, 2 * column], 50, np.random.default_rng(0))
+    np.testing.assert_allclose(sums[1], 2 * sums[0])
+    assert len(np.unique(sums[0])) > 40
+
+
+def test_a_resample_may_span_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = np.ones(10)
+    for block in (1, 25, 1000):
+        monkeypatch.setattr(statistics, "_BLOCK", block)
+        sums = resampled_sums([column], 101, np.random.default_rng(0))
+        assert (sums == 10).all()
+        assert sums.shape == (1, 101)
+
+
+def test_p_is_never_zero_and_never_above_one() -> None:
+    ones, zeros = {"t": np.ones(5)}, {"t": np.zeros(5)}
+    assert paired_difference(ones, zeros, resamples=999) == Difference(1, 1, 1, 2 / 1000)
+    assert paired_difference(zeros, ones, resamples=999) == Difference(-1, -1, -1, 2 / 1000)
+    assert paired_difference(ones, ones) == Difference(0, 0, 0, 1)
+
+
+def test_what_cancels_but_for_rounding_is_a_tie() -> None:
+    """0.1 + 0.2 - 0.3 is 5.6e-17 in floats."""
+    ours = {"a": np.array([0.1]), "b": np.array([0.2]), "c": np.array([0.0])}
+    theirs = {"a": np.array([0.0]), "b": np.array([0.0]), "c": np.array([0.3])}
+    assert paired_difference(ours, theirs).p == 1
+
+
+def test_the_other_way_round_is_the_negative() -> None:
+    ours, theirs = {"t": scores(1, 50)}, {"t": scores(2, 50)}
+    there, back = paired_difference(ours, theirs), paired_difference(theirs, ours)
+    assert (back.mean, back.low, back.high) == pytest.approx((-there.mean, -there.high, -there.low))
+    assert back.p == there.p
+
+
+def test_the_seed_decides_and_the_order_of_tasks_does_not() -> None:
+    ours = {task: scores(i, 20 + i) for i, task in enumerate("cab")}
+    theirs = {task: scores(i + 9, 20 + i) for i, task in enumerate("cab")}
+    found = paired_difference(ours, theirs, resamples=500)
+    backwards = dict(reversed(list(ours.items())))
+    assert paired_difference(backwards, theirs, resamples=500) == found
+    assert interval(backwards, resamples=500) == interval(ours, resamples=500)
+    assert paired_difference(ours, theirs, resamples=500, seed=14) != found
+
+
+def test_an_interval_is_a_difference_from_nothing() -> None:
+    values = {"a": scores(1, 30), "b": scores(2, 40)}
+    found = paired_difference(values, {task: 0 * array for task, array in values.items()})
+    assert interval(values) == Interval(found.mean, found.low, found.high)
+
+
+def test_two_thousand_queries_take_seconds() -> None:
+    started = time.perf_counter()
+    paired_difference({"t": scores(1, 2000)}, {"t": scores(2, 2000)})
+    assert time.perf_counter() - started < 10
+
+
+def test_holm_on_a_worked_example() -> None:
+    # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1: 0.02, 0.03, 0.06, 0.04; never falling.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ([], []),
+        ([0.2], [0.2]),
+        ([0.5, 0.6], [1, 1]),
+        ([0.02, 0.02], [0.04, 0.04]),
+        ([0, 1], [0, 1]),
+    ],
+)
+def test_holm_at_the_edges(given_: list[float], expected: list[float]) -> None:
+    assert holm(given_) == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_lies_between_none_and_bonferroni(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    for p, q in zip(p_values, corrected, strict=True):
+        assert p <= q <= min(1, p * len(p_values)) or q == pytest.approx(p)
+        # Step-down by its definition: the largest over all p up to this one.
+        steps = (min(1, r * sum(s >= r for s in p_values)) for r in p_values if r <= p)
+        assert q == pytest.approx(max(steps))
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
+def test_holm_wants_probabilities(p: float) -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        holm([0.5, p])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "message"),
+    [
+        ({"a": [1.0, 2.0, 3.0]}, {"a": [1.0, 2.0]}, "task 'a' has 3 queries on our side and 2"),
+        ({"a": [1.0], "b": [1.0]}, {"a": [1.0], "c": [1.0]}, r"only one of them has \['b', 'c'\]"),
+        ({"a": []}, {"a": []}, r"task 'a' needs .* shape \(0,\)"),
+        ({"a": [[1.0]]}, {"a": [[1.0]]}, r"shape \(1, 1\)"),
+        ({"a": [1.0, math.nan]}, {"a": [1.0, 2.0]}, "task 'a' has the value nan at query 1"),
+        ({}, {}, "at least one task"),
+    ],
+)
+def test_errors_name_the_task(
+    ours: dict[str, list[float]], theirs: dict[str, list[float]], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        paired_difference(
+            {task: np.array(values) for task, values in ours.items()},
+            {task: np.array(values) for task, values in theirs.items()},
+        )
+
+
+def test_errors_of_an_interval() -> None:
+    with pytest.raises(InputError, match="at least one task"):
+        interval({})
+    with pytest.raises(InputError, match="resamples must be 1 or more, not 0"):
+        interval({"a": np.ones(2)}, resamples=0)
