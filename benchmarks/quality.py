@@ -1,196 +1,198 @@
-"""What the frozen backbone reaches, untrained: nDCG@10 by document units and budget.
+"""What the units are worth: nDCG@10 of the frozen backbone and of a trained model, side by side.
 
-    python benchmarks/quality.py ../shared/data/eval --cache /tmp/states --out frozen.jsonl
+    python benchmarks/quality.py ../shared/data/eval --cache /tmp/states --out docs/results
 
-Own global top-100 rescored; texts cut at 256 tokens; query weights are idf over the corpus;
-queries are cut like the documents. States are encoded once a set (about 5 minutes each on two
-cores) and cached; each row then takes seconds.
+One protocol: texts cut at 256 tokens, the model's own global top 1,000 rescored, exponential gain,
+query and document cut alike. Frozen rows weigh by idf over the corpus. `quality.jsonl` gets a row a
+set, `differences.jsonl` the paired differences on the macro of all sets, with intervals. Of a set
+with more than 500 queries a seeded sample is taken: about twenty minutes on two cores once the
+states are in the cache; `--queries 3000` takes them all and over an hour.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hplus import Budget, HPlus
+from hplus.evaluate import rescore
+from hplus.evaluate.beir import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
-from hplus.evaluate.metrics import ndcg
+from hplus.evaluate.statistics import paired_difference
 from hplus.heads.importance import fit_idf
-from hplus.types import F32, F64, I32, I64, Tokens, TokenStates, offsets_of
-from hplus.units import controls
-from hplus.units.partition import partition, spans_of_units
-from hplus.units.pool import normalise, pool, unit_importance
-from hplus.units.select import Kept, spend
-from hplus.views import lexical
+from hplus.types import F32, F64
+from hplus.units.select import Kept
 from hplus.views.fusion import fuse
+from hplus.views.global_ import represent
 
-POOL = 100
-Units = tuple[F32, F32, I32, I64]
-Terms = tuple[I32, F32, I64]
-UNITS = ("tokens", "words", "whitespace", "runs")
-DROPS = [Budget(count) for count in (64, 32, 16, 8)]
-MERGES = [Budget(count, policy="merge") for count in (64, 32, 16)]
-POOLINGS = [Budget(count, policy="ward") for count in (64, 32, 16)]
-# (units, width, budget, query weights)
-ROWS = [
-    (units, width, budget, weights)
-    for width in (128, 384)
-    for units in UNITS
-    for budget in [Budget(), *DROPS, *MERGES, *(POOLINGS if units == "tokens" else [])]
-    for weights in (("idf", "uniform") if budget == Budget() else ("idf",))
-    if units != "whitespace" or budget == Budget()
-]
-FUSION = {"phrase": 1.0, "global": 0.5, "lexical": 0.2}
+TEST = ("scifact:test", "nfcorpus:test", "feedbackqa:test", "medicalqa:test")
+BUDGETS = (4, 8, 16, 32, 64, 128)
+ALL = Budget()
+WIDTHS = (384, 128)
 
 
-def states(model: HPlus, texts: list[str], cache: Path) -> TokenStates:
-    """Token states of all texts, from the cache or encoded now."""
-    names = ("ids", "spans", "offsets", "states", "mean")
-    files = [cache / f"{name}.npy" for name in names]
-    if not all(file.exists() for file in files):
-        cache.mkdir(parents=True, exist_ok=True)
-        parts = []
-        for first in range(0, len(texts), 256):
-            parts.append(model.states(texts[first : first + 256]))
-            print(f"\r{cache.name}: {first + 256:,} of {len(texts):,}", end="", file=sys.stderr)
-        offsets = offsets_of(np.concatenate([np.diff(p.tokens.offsets) for p in parts]))
-        arrays = {
-            "ids": np.concatenate([p.tokens.ids for p in parts]),
-            "spans": np.concatenate([p.tokens.spans for p in parts]),
-            "offsets": offsets,
-            "states": np.concatenate([p.states for p in parts]),
-            "mean": np.concatenate([p.mean for p in parts]),
-        }
-        for name, file in zip(names, files, strict=True):
-            np.save(file, arrays[name])
-    ids, spans, offsets, values, mean = (np.load(file) for file in files)
-    tokens = Tokens(tuple(texts), ids, spans, offsets)
-    nothing = np.empty(0)
-    return TokenStates(tokens, values, mean, nothing.astype(np.uint8), nothing.astype(np.float32))
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: which units, weights, width and budget."""
+
+    view: str
+    units: str = ""
+    weights: str = ""
+    width: int = 0
+    budget: str = ""
 
 
-def pooled(side: TokenStates, units: str, width: int, importance: F32) -> Units:
-    """Vectors, importance, spans and offsets of all units, before any budget."""
-    cut = partition(controls.rule(units)(side.tokens), side.tokens.offsets)
-    vectors = pool(side.states, cut, width)
-    return (
-        vectors,
-        unit_importance(importance, cut),
-        spans_of_units(side.tokens, cut),
-        cut.offsets,
+def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
+    """Every row on one set: what it is, vectors a document, nDCG@10 of every query."""
+    model = bench.model
+    ids, offsets = bench.documents.tokens.ids, bench.documents.tokens.offsets
+    idf = fit_idf(ids, offsets, model.checkpoint.backbone.tokenizer.vocabulary)
+    corpus = replace(model.checkpoint, idf=idf)
+    model.checkpoint = corpus  # "idf" means idf over this corpus from here on
+    for width in WIDTHS:
+        sides = (represent(side.mean, width) for side in (bench.queries, bench.documents))
+        queries, documents = sides
+        narrow: F32 = queries @ documents.T
+        own = np.argsort(-narrow, axis=1, kind="stable")[:, : bench.pools.shape[1]]
+        kept, bench.pools = bench.pools, own
+        yield Row("global", width=width), 1, bench.ndcg10(bench.pooled(narrow))
+        bench.pools = kept
+    lexical = {kind: bench.lexical(kind) for kind in ("idf", "head")}
+    for kind, scores in lexical.items():
+        yield Row("lexical", weights=kind), 0, bench.ndcg10(bench.pooled(scores))
+
+    def rows(
+        units: str, kinds: tuple[str, ...], width: int, budgets: list[Budget]
+    ) -> Iterator[Any]:
+        """Documents are weighed by the first kind, queries by each in turn."""
+        sides = [bench.units(bench.queries, units, kind, width, ALL) for kind in kinds]
+        # In order of importance the units differ from kind to kind: take them in reading order.
+        by_place = [in_reading_order(side) for side in sides]
+        everything = bench.units(bench.documents, units, kinds[0], width, ALL)
+        for budget in budgets:
+            documents = everything if budget == ALL else under(budget, everything)
+            weightings = [side.weights for side in by_place]
+            found = rescore.maxsim_by(by_place[0], documents, weightings)
+            vectors = len(documents.weights) / len(bench.ids)
+            for kind, scores in zip(kinds, found, strict=True):
+                row = Row("phrase", units, kind, width, str(budget))
+                yield row, vectors, bench.ndcg10(bench.pooled(scores))
+                if units == "crf" and kind == "head":
+                    fusion = model.recipe.fusion
+                    views = {"global": bench.global_, "phrase": scores, "lexical": lexical["head"]}
+                    pooled = {view: bench.pooled(views[view]) for view in fusion}
+                    fused = bench.ndcg10(fuse(pooled, fusion))
+                    yield replace(row, view="hybrid"), vectors, fused
+
+    drops = [Budget(count) for count in BUDGETS]
+    merges = [Budget(count, policy="merge") for count in BUDGETS]
+    wards = [Budget(count, policy="ward") for count in BUDGETS]
+    for width in WIDTHS:
+        full = width == WIDTHS[0]
+        some = [ALL, *merges, *drops] if full else [ALL, *merges[2:4]]
+        yield from rows("crf", ("head", "idf", "uniform"), width, some)
+        yield from rows("runs", ("idf",), width, [ALL, *merges[2:4]])
+        yield from rows("words", ("idf",), width, [ALL, *merges[2:4]])
+        yield from rows(
+            "tokens", ("idf", "uniform"), width, [ALL, *(wards if full else wards[2:4])]
+        )
+
+
+def sample(data: RetrievalSet, count: int) -> RetrievalSet:
+    """At most `count` of the queries, drawn by a fixed seed, in the order of the file."""
+    rows = np.sort(np.random.default_rng(13).permutation(len(data.queries))[:count])
+    return replace(
+        data,
+        query_ids=[data.query_ids[row] for row in rows],
+        queries=[data.queries[row] for row in rows],
     )
 
 
-def phrase_scores(query: Kept, documents: Kept, pools: I64, uniform: bool) -> F64:
-    """Normalised S_P of every query with the documents of its pool: f64[queries, POOL]."""
-    scores = np.zeros(pools.shape)
-    for q, candidates in enumerate(pools):
-        rows = slice(query.offsets[q], query.offsets[q + 1])
-        weights = np.ones_like(query.weights[rows]) if uniform else query.weights[rows]
-        weights = weights / max(weights.sum(), 1e-9)
-        vectors = query.vectors[rows]
-        for i, d in enumerate(candidates):
-            units = documents.vectors[documents.offsets[d] : documents.offsets[d + 1]]
-            scores[q, i] = weights @ (vectors @ units.T).max(axis=1) if len(units) else 0
-    return scores
+def in_reading_order(kept: Kept) -> Kept:
+    """Units with one span each, sorted by place within each text."""
+    text = np.repeat(np.arange(len(kept.offsets) - 1), np.diff(kept.offsets))
+    order = np.lexsort((kept.spans[:, 0], text))
+    return replace(
+        kept,
+        vectors=kept.vectors[order],
+        weights=kept.weights[order],
+        spans=kept.spans[order],
+    )
 
 
-def lexical_scores(queries: Terms, documents: Terms, pools: I64) -> F64:
-    """Normalised S_L of every query with the documents of its pool."""
-    (q_ids, q_weights, q_offsets), (d_ids, d_weights, d_offsets) = queries, documents
-    scores = np.zeros(pools.shape)
-    for q, pool_ in enumerate(pools):
-        rows = slice(q_offsets[q], q_offsets[q + 1])
-        table = np.zeros(int(d_ids.max()) + 1)
-        table[q_ids[rows]] = q_weights[rows]
-        norm = float((q_weights[rows] ** 2).sum())
-        for i, d in enumerate(pool_):
-            own = slice(d_offsets[d], d_offsets[d + 1])
-            scores[q, i] = table[d_ids[own]] @ d_weights[own] / norm
-    return scores
+def under(budget: Budget, kept: Kept) -> Kept:
+    """All units of the documents under a budget."""
+    from hplus.units.select import spend
+
+    return spend(budget, kept.vectors, kept.weights, kept.spans, kept.offsets)
 
 
-def evaluate(data: RetrievalSet, pools: I64, scores: F64) -> dict[str, F64]:
-    """Per-query nDCG@10 by both gains."""
-    ids = np.array(data.document_ids)
-    values: dict[str, list[float]] = {"exponential": [], "linear": []}
-    for q, name in enumerate(data.query_ids):
-        names = ids[pools[q]]
-        order = np.lexsort((names, -scores[q]))
-        for gain in values:
-            values[gain].append(ndcg(names[order][:10].tolist(), data.judgements[name], gain=gain))  # type: ignore[arg-type]
-    return {gain: np.array(v) for gain, v in values.items()}
+def contrasts() -> Iterator[tuple[str, Row, Row]]:
+    """The differences that the project promises something about."""
+
+    def phrase(units: str, weights: str, budget: Budget = ALL, width: int = 384) -> Row:
+        return Row("phrase", units, weights, width, str(budget))
+
+    for weights in ("uniform", "idf"):
+        token = phrase("tokens", weights)
+        yield f"all units - tokens ({weights})", phrase("crf", "head"), token
+        for count in BUDGETS:
+            merged = phrase("crf", "head", Budget(count, policy="merge"))
+            ward = phrase("tokens", weights, Budget(count, policy="ward"))
+            yield f"merged to {count} - tokens ({weights})", merged, token
+            yield f"merged to {count} - token pooling to {count} ({weights})", merged, ward
+    yield "learned weights - uniform", phrase("crf", "head"), phrase("crf", "uniform")
+    yield "learned weights - idf", phrase("crf", "head"), phrase("crf", "idf")
+    for count in (16, 32):
+        budget = Budget(count, policy="merge")
+        ours = phrase("crf", "head", budget)
+        yield f"merged to {count}: learned - uniform", ours, phrase("crf", "uniform", budget)
+        yield f"merged to {count}: learned - idf", ours, phrase("crf", "idf", budget)
+        yield f"merged to {count} - dropped to {count}", ours, phrase("crf", "head", Budget(count))
 
 
-def run(name: str, split: str, folder: Path, cache: Path, rows: list[Any]) -> list[dict[str, Any]]:
-    """Every row on one set."""
-    data = read_beir(folder / name, split)
-    model = HPlus(long="cut")
-    documents = states(model, data.documents, cache / name)
-    queries = states(model, data.queries, cache / f"{name}-{split}-queries")
-    idf = fit_idf(documents.tokens.ids, documents.tokens.offsets, 30_522)
-    d_importance = idf.importance(documents.tokens.ids)
-    q_importance = idf.importance(queries.tokens.ids)
-    results = []
-
-    def record(vectors: float, scores: F64, pool_: I64, **what: object) -> None:
-        values = evaluate(data, pool_, scores)
-        row = {
-            "set": name, "split": split, **what, "vectors": round(vectors, 1),
-            **{f"ndcg10_{gain}": round(100 * float(v.mean()), 2) for gain, v in values.items()},
-        }  # fmt: skip
-        results.append(row)
-        print(json.dumps(row), flush=True)
-
-    pools = {}
-    for width in (128, 384):
-        g_d, g_q = (normalise(side.mean[:, :width]) for side in (documents, queries))
-        all_scores = g_q @ g_d.T
-        pools[width] = np.argsort(-all_scores, axis=1, kind="stable")[:, :POOL]
-        scores = np.take_along_axis(all_scores, pools[width], 1).astype(float)
-        record(1, scores, pools[width], view="global", width=width)
-    candidates, global_scores = pools[384], scores
-    l_d = lexical.represent(documents.tokens, d_importance, None)
-    l_q = lexical.represent(queries.tokens, q_importance, None)
-    lexical_ = lexical_scores(l_q, l_d, candidates)
-    record(0, lexical_, candidates, view="lexical")
-    for (units, width), group in groupby(rows, key=itemgetter(0, 1)):
-        of_queries = pooled(queries, units, width, q_importance)
-        of_documents = pooled(documents, units, width, d_importance)
-        q = spend(Budget(), *of_queries)
-        for _, _, budget, weights in group:
-            d = spend(budget, *of_documents)
-            s = phrase_scores(q, d, candidates, weights == "uniform")
-            vectors = len(d.weights) / len(data.documents)
-            what = {"units": units, "width": width, "budget": str(budget), "weights": weights}
-            record(vectors, s, candidates, view="phrase", **what)
-            if weights == "idf":
-                views = {"phrase": s, "global": global_scores, "lexical": lexical_}
-                record(vectors, fuse(views, FUSION), candidates, view="hybrid", **what)
-    return results
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sets", nargs="+", default=TEST)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--queries", type=int, default=500, help="of each set, at most; seeded")
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    values: dict[Row, dict[str, F64]] = {}
+    lines = []
+    for name, split in (item.split(":") for item in options.sets):
+        model = HPlus(options.model, long="cut")
+        fingerprint = model.fingerprint
+        data = sample(read_beir(options.data / name, split), options.queries)
+        bench = Bench(model, data, options.cache)
+        for row, vectors, ndcg in measure(bench):
+            values.setdefault(row, {})[name] = ndcg
+            line = {"set": name, "split": split, **vars(row), "vectors": round(vectors, 1)}
+            line |= {
+                "queries": len(data.queries),
+                "ndcg10": round(100 * float(ndcg.mean()), 2),
+                "model": fingerprint[:12],
+            }
+            lines.append(line)
+            print(json.dumps(line), flush=True)
+    differences = []
+    for what, ours, theirs in contrasts():
+        found = paired_difference(values[ours], values[theirs])
+        line = {"difference": what, **{k: round(100 * v, 2) for k, v in vars(found).items()}}
+        differences.append(line | {"p": found.p, "sets": len(values[ours])})
+        print(json.dumps(differences[-1]), flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for file, rows in (("quality.jsonl", lines), ("differences.jsonl", differences)):
+        (options.out / file).write_text("\n".join(json.dumps(row) for row in rows) + "\n")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--sets", nargs="+", default=["scifact:test", "nfcorpus:test"])
-    parser.add_argument("--units", nargs="+", default=UNITS, choices=UNITS)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    rows = [row for row in ROWS if row[0] in options.units]
-    found = [
-        row
-        for item in options.sets
-        for row in run(*item.split(":"), options.data, options.cache, rows)
-    ]
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("\n".join(json.dumps(row) for row in found) + "\n")
+    main()

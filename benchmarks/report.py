@@ -14,40 +14,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
-# What earlier prototypes measured by the same set-up, width 128 (the shared design notes).
-PROTOTYPE = {
-    ("tokens", "all units"): (70.3, 34.8),
-    ("words", "all units"): (70.4, 35.1),
-    ("runs", "all units"): (69.6, 34.1),
-    ("tokens", "drop to 64 units"): (61.9, None),
-    ("words", "drop to 64 units"): (68.4, None),
-    ("runs", "drop to 64 units"): (69.5, None),
-    ("tokens", "drop to 32 units"): (52.9, 29.0),
-    ("words", "drop to 32 units"): (66.0, 32.8),
-    ("runs", "drop to 32 units"): (69.3, 33.6),
-    ("tokens", "drop to 16 units"): (46.5, 25.8),
-    ("words", "drop to 16 units"): (61.8, 30.4),
-    ("runs", "drop to 16 units"): (65.5, 32.3),
-    ("tokens", "drop to 8 units"): (37.8, None),
-    ("words", "drop to 8 units"): (55.3, None),
-    ("runs", "drop to 8 units"): (60.0, None),
-    ("words", "merge to 32 units"): (70.2, 34.5),
-    ("runs", "merge to 32 units"): (69.8, 33.9),
-    ("words", "merge to 16 units"): (69.5, 34.2),
-    ("runs", "merge to 16 units"): (66.8, 33.9),
-    ("tokens", "ward to 32 units"): (71.5, 34.4),
-    ("tokens", "ward to 16 units"): (68.0, 32.4),
-}
-SETS = ("scifact", "nfcorpus")
-README_ROWS = (
-    ("phrase", "tokens", "all units", 384),
-    ("phrase", "words", "merge to 32 units", 128),
-    ("phrase", "words", "merge to 16 units", 128),
-    ("phrase", "runs", "merge to 32 units", 128),
-    ("hybrid", "runs", "merge to 32 units", 128),
-    ("hybrid", "runs", "merge to 16 units", 128),
-    ("hybrid", "words", "merge to 16 units", 128),
-)
+SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
+TITLES = ("SciFact", "NFCorpus", "FeedbackQA", "MedicalQA")
+BUDGETS = (4, 8, 16, 32, 64, 128)
+SYSTEMS = {"crf": "phrases (hplus-mini)", "runs": "content-word runs", "words": "words"}
+SYSTEMS |= {"tokens": "tokens"}
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -56,12 +27,13 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def found(results: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
-    """The one row that has these values."""
+def found(results: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
+    """One row a set that has these values."""
     fits = [row for row in results if all(row.get(k) == v for k, v in wanted.items())]
-    if len(fits) != 1:
-        raise SystemExit(f"{len(fits)} rows for {wanted}, expected one; run benchmarks/quality.py")
-    return fits[0]
+    by_set = {row["set"]: row for row in fits}
+    if len(fits) != len(SETS) or set(by_set) != set(SETS):
+        raise SystemExit(f"{len(fits)} rows for {wanted}, expected one a set; run quality.py")
+    return [by_set[name] for name in SETS]
 
 
 def table(header: list[str], body: list[list[str]]) -> str:
@@ -70,61 +42,146 @@ def table(header: list[str], body: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def cells(at: list[dict[str, Any]]) -> list[str]:
+    """nDCG@10 of every set and their mean."""
+    values = [row["ndcg10"] for row in at]
+    return [f"{value:.1f}" for value in (*values, sum(values) / len(values))]
+
+
+def mean_vectors(at: list[dict[str, Any]]) -> float:
+    return sum(float(row["vectors"]) for row in at) / len(at)
+
+
 def quality(results: list[dict[str, Any]]) -> str:
-    """Phrase view: both sets, both widths, beside the prototypes."""
-    keys = dict.fromkeys((r["units"], r["budget"]) for r in results if r["view"] == "phrase")
+    """All units, weights and widths, and the two budgets that matter most."""
     body = []
-    for units, budget in keys:
-        cells = [units, budget]
-        for i, name in enumerate(SETS):
-            wanted = {"set": name, "units": units, "budget": budget, "weights": "idf"}
-            at = [found(results, view="phrase", width=w, **wanted) for w in (128, 384)]
-            hybrid = found(results, view="hybrid", width=128, **wanted)
-            cells += [f"{r['ndcg10_exponential']:.1f}" for r in (*at, hybrid)]
-            before = PROTOTYPE.get((units, budget), (None, None))[i]
-            cells.append("" if before is None else f"{before:.1f}")
-            if i == 0:
-                cells.insert(2, f"{at[0]['vectors']:.0f}")
-        body.append(cells)
-    columns = ["128", "384", "hybrid", "prototype"]
-    header = ["units", "budget", "vectors"]
-    header += [f"{name} {column}" for name in ("SciFact", "NFCorpus") for column in columns]
+    for width in (384, 128):
+        at = found(results, view="global", width=width)
+        body.append(["global", "", "", str(width), "1", *cells(at)])
+    for weights in ("idf", "head"):
+        at = found(results, view="lexical", weights=weights)
+        body.append(["lexical", "", weights, "", "", *cells(at)])
+    keys = dict.fromkeys(
+        (r["view"], r["units"], r["weights"], r["width"], r["budget"])
+        for r in results
+        if r["view"] in ("phrase", "hybrid")
+        and (r["budget"] == "all units" or re.search(r"(merge|ward) to (16|32) ", r["budget"]))
+        and (
+            r["weights"] in ("head", "idf") or r["budget"] == "all units" or r["units"] == "tokens"
+        )
+        and not (r["units"] == "crf" and r["weights"] == "idf" and r["budget"] != "all units")
+    )
+    order = {"tokens": 0, "words": 1, "runs": 2, "crf": 3}
+    for view, units, weights, width, budget in sorted(
+        keys, key=lambda k: (k[0] == "hybrid", order[k[1]], -k[3])
+    ):
+        at = found(results, view=view, units=units, weights=weights, width=width, budget=budget)
+        what = f"{SYSTEMS[units]}, {budget}".replace(" units", "")
+        body.append([view, what, weights, str(width), f"{mean_vectors(at):.0f}", *cells(at)])
+    header = ["view", "document units", "weights", "width", "vectors", *TITLES, "macro"]
     return table(header, body)
 
 
-def plain_views(results: list[dict[str, Any]]) -> str:
-    """Global at both widths, lexical, and uniform query weights."""
+def curves(results: list[dict[str, Any]]) -> str:
+    """Macro nDCG@10 over document budgets."""
+    systems = {
+        "phrases, drop": ("crf", "head", "drop"),
+        "phrases, merge": ("crf", "head", "merge"),
+        "tokens, pooled (uniform)": ("tokens", "uniform", "ward"),
+        "tokens, pooled (idf)": ("tokens", "idf", "ward"),
+    }
     body = []
-    for label, wanted in (
-        ("global, 384", {"view": "global", "width": 384}),
-        ("global, 128", {"view": "global", "width": 128}),
-        ("lexical, over the pool", {"view": "lexical"}),
-        *(
-            (
-                f"{units}, all, uniform weights, {width}",
-                {"view": "phrase", "units": units, "weights": "uniform", "width": width},
+    for label, (units, weights, policy) in systems.items():
+        line = [label]
+        for count in (*BUDGETS, None):
+            budget = "all units" if count is None else f"{policy} to {count} units"
+            at = found(
+                results, view="phrase", units=units, weights=weights, width=384, budget=budget
             )
-            for units in ("tokens", "words", "runs")
-            for width in (128, 384)
-        ),
-    ):
-        values = [found(results, set=name, **wanted)["ndcg10_exponential"] for name in SETS]
-        body.append([label, *(f"{value:.1f}" for value in values)])
-    return table(["view", "SciFact", "NFCorpus"], body)
+            line.append(cells(at)[-1])
+        body.append(line)
+    return table(["units", *(str(count) for count in BUDGETS), "all"], body)
+
+
+def differences() -> str:
+    """What the project promises something about, with intervals."""
+    body = [
+        [
+            row["difference"],
+            f"{row['mean']:+.2f}",
+            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            f"{row['p']:.4f}",
+        ]
+        for row in rows("differences")
+    ]
+    return table(["difference, macro of the four", "points", "95 % interval", "p"], body)
+
+
+def spans() -> str:
+    """Span F1 and multi-word recall; of the five random cuts the mean."""
+    results = rows("spans")
+    body = []
+    for corpus in dict.fromkeys(row["corpus"] for row in results):
+        of_corpus = [row for row in results if row["corpus"] == corpus]
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in of_corpus:
+            groups.setdefault(row["units"].replace("random-", "random ").split()[0], []).append(row)
+        for units, some in groups.items():
+            line = [corpus, {"crf": "phrases", "ngrams-2": "bigrams", "ngrams-3": "trigrams",
+                             "random": "random, same lengths"}.get(units, units)]  # fmt: skip
+            for measure in ("f1", "multi_recall"):
+                line.append(f"{sum(row[measure] for row in some) / len(some):.1f}")
+                if units == "crf":
+                    line.append("")
+                    continue
+                lows = [row[f"{measure}_behind"] for row in some]
+                mean = sum(low[0] for low in lows) / len(lows)
+                line.append(f"{mean:+.1f} (from {min(low[1] for low in lows):+.1f})")
+            body.append(line)
+    header = ["corpus", "units", "exact F1", "phrases ahead by", "multi-word recall"]
+    return table([*header, "phrases ahead by"], body)
+
+
+def lengths() -> str:
+    """How long the model's units are."""
+    body = [
+        [
+            row["corpus"],
+            f"{row['units_a_text']:.1f}",
+            f"{row['share_of_several_words']:.0%}",
+            f"{row['mean_words']:.2f}",
+            f"{row['mean_words_of_several']:.2f}",
+        ]
+        for row in rows("spans")
+        if row["units"] == "crf"
+    ]
+    header = ["corpus", "units a text", "of several words", "mean words", "of several: mean words"]
+    return table(header, body)
+
+
+README_ROWS = (
+    ("phrase", "tokens", "uniform", "all units", 384),
+    ("phrase", "tokens", "uniform", "ward to 32 units", 384),
+    ("phrase", "tokens", "uniform", "ward to 16 units", 384),
+    ("phrase", "crf", "head", "all units", 384),
+    ("phrase", "crf", "head", "merge to 32 units", 384),
+    ("phrase", "crf", "head", "merge to 16 units", 384),
+    ("hybrid", "crf", "head", "merge to 32 units", 384),
+    ("hybrid", "crf", "head", "merge to 16 units", 384),
+    ("hybrid", "crf", "head", "merge to 16 units", 128),
+)
 
 
 def for_readme(results: list[dict[str, Any]]) -> str:
     """Quality against bytes: int8 vectors with an f16 scale each, plus the global vector."""
-    one = [found(results, set=n, view="global", width=384)["ndcg10_exponential"] for n in SETS]
-    body = [["global", "one vector of 384", "384", *(f"{value:.1f}" for value in one)]]
-    for view, units, budget, width in README_ROWS:
-        wanted = {"view": view, "units": units, "budget": budget, "width": width}
-        at = [found(results, set=name, weights="idf", **wanted) for name in SETS]
-        size = at[0]["vectors"] * (width + 2) + (384 if view == "hybrid" else 0)
-        what = f"{units}, {budget}, {width} wide" + (" + global, lexical" * (view == "hybrid"))
-        values = [f"{row['ndcg10_exponential']:.1f}" for row in at]
-        body.append([view, what, f"{size:,.0f}", *values])
-    return table(["view", "units of a document", "bytes of vectors", "SciFact", "NFCorpus"], body)
+    at = found(results, view="global", width=384)
+    body = [["global", "one vector of 384", "384", *cells(at)]]
+    for view, units, weights, budget, width in README_ROWS:
+        at = found(results, view=view, units=units, weights=weights, budget=budget, width=width)
+        size = mean_vectors(at) * (width + 2) + (384 if view == "hybrid" else 0)
+        what = f"{SYSTEMS[units]}, {budget}, {width} wide".replace("ward to", "pooled to")
+        body.append([view, what.replace(" units", ""), f"{size:,.0f}", *cells(at)])
+    return table(["view", "units of a document", "bytes of vectors", *TITLES, "macro"], body)
 
 
 def listed(name: str) -> str:
@@ -149,13 +206,16 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    measured = rows("frozen")
+    measured = rows("quality")
     small = ("cold_start", "encode_rate", "terms_cost", "memory")
     fill(
         ROOT / "docs" / "benchmarks.md",
         {
             "quality": quality(measured),
-            "views": plain_views(measured),
+            "curves": curves(measured),
+            "differences": differences(),
+            "spans": spans(),
+            "lengths": lengths(),
             **{name: listed(name) for name in small},
         },
     )

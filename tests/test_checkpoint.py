@@ -15,9 +15,10 @@ import pytest
 import safetensors.numpy
 
 from hplus import Budget, CheckpointError, HPlus, HPlusError, checkpoint
-from hplus.heads.crf import CRF
+from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import Idf, ImportanceHead
 from hplus.recipe import Recipe
+from hplus.units.partition import begins_of_tags
 
 TEXTS = ["type 2 diabetes", "heart failure of the kidney", ""]
 
@@ -118,7 +119,7 @@ def test_a_built_in_name_wins_over_a_folder_of_that_name(
 ) -> None:
     (tmp_path / "mini").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert HPlus("mini").recipe.name == "hplus-mini-untrained"
+    assert HPlus("mini").recipe.name == "hplus-mini"
     for source in ("./mini", "", "nowhere/at/all"):
         with pytest.raises(CheckpointError):
             HPlus(source)
@@ -278,8 +279,68 @@ def test_an_unknown_name_tells_the_known_ones() -> None:
         HPlus("maxi")
 
 
-def test_the_default_says_that_it_is_untrained(mini: HPlus) -> None:
-    assert mini.recipe.trained == ()
-    assert mini.recipe.units == "runs"
-    assert mini.recipe.importance == "idf"
-    assert "data" in mini.checkpoint.notes
+def test_the_default_says_what_was_trained_and_on_what(mini: HPlus) -> None:
+    assert mini.recipe.trained == ("crf", "importance")
+    assert mini.recipe.units == "crf"
+    assert mini.recipe.importance == "head"
+    data = mini.checkpoint.notes["data"]
+    training = mini.checkpoint.notes["training"]
+    assert {*training["labels"], *training["pairs"]} <= set(data)
+
+
+@pytest.mark.parametrize("name", ["mini", "chunker"])
+def test_what_is_shipped_is_small_and_has_a_card(name: str) -> None:
+    folder = checkpoint.BUILT_IN / name
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
+    assert "licence" in (folder / "README.md").read_text().lower() or name == "chunker"
+
+
+@pytest.fixture
+def inner(tiny: HPlus, tmp_path: Path) -> Path:
+    """A CRF with a hidden layer that reads the first of the two layers."""
+    random = np.random.default_rng(1)
+
+    def draw(*shape: int) -> np.ndarray:
+        return random.normal(0, 0.3, shape).astype(np.float32)
+
+    return checkpoint.save(
+        tmp_path / "inner",
+        reference=tiny.checkpoint.backbone.reference,
+        recipe=Recipe(units="crf", layer=1, window=64, trained=("crf",)),
+        crf=CRF(draw(3, 5), draw(3), draw(3, 3), draw(3), draw(3), draw(3, tiny.dim, 5), draw(5)),
+    )
+
+
+def test_a_crf_on_an_inner_layer_loads_and_reads_it(inner: Path) -> None:
+    model = HPlus(inner)
+    assert model.recipe.layer == 1
+    crf = model.checkpoint.crf
+    assert crf is not None
+    read = model.states(TEXTS)
+    below = HPlus(inner, layer=2).states(TEXTS)
+    np.testing.assert_array_equal(below.inner, below.states)
+    np.testing.assert_array_equal(read.states, below.states)
+    assert np.abs(read.inner - read.states).max() > 0.1
+    tags, _ = viterbi(crf, emissions(crf, read.inner, read.tokens.offsets), read.tokens.offsets)
+    begins = begins_of_tags(tags, read.tokens.offsets)
+    np.testing.assert_array_equal(begins_of_tags(read.tags, read.tokens.offsets), begins)
+    assert model.fingerprint != HPlus(inner, layer=2).fingerprint
+
+
+def test_a_layer_that_is_not_there_is_refused(inner: Path) -> None:
+    rewrite(inner, layer=3)
+    with pytest.raises(CheckpointError, match="reads layer 3, but the backbone has 2"):
+        HPlus(inner)
+    rewrite(inner, layer=0)
+    with pytest.raises(CheckpointError, match="layer 0 asked"):
+        HPlus(inner)
+
+
+@pytest.mark.parametrize("lost", ["crf.hidden", "crf.hidden_bias", "crf.weight"])
+def test_half_a_hidden_layer_is_refused(inner: Path, lost: str) -> None:
+    path = inner / "heads.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    del tensors[lost]
+    replace_tensors(inner, path.name, safetensors.numpy.save(tensors))
+    with pytest.raises(CheckpointError, match=lost):
+        HPlus(inner)

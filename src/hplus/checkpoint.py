@@ -256,7 +256,7 @@ def check(checkpoint: Checkpoint, place: str) -> None:
             raise BudgetError(f"{place}: {name} width {width}, but states have {backbone.dim}")
     if recipe.layer is not None and recipe.layer > backbone.depth:
         raise CheckpointError(
-            f"{place}: the CRF reads layer {recipe.layer}, but the backbone has {backbone.depth}"
+            f"{place}: the heads read layer {recipe.layer}, but the backbone has {backbone.depth}"
         )
     capacity(backbone, recipe.window)
 
@@ -287,11 +287,11 @@ def _crf(heads: Mapping[str, F32], dim: int, folder: Path) -> CRF | None:
     if all(tensor is None for tensor in named.values()):
         return None
     shapes: dict[str, tuple[int, ...]] = {"weight": (3, dim), "transitions": (3, 3)}
-    hidden = named["hidden"]
-    if hidden is None and named["hidden_bias"] is None:
+    of_layer = [tensor for name in _HIDDEN_TENSORS if (tensor := named[name]) is not None]
+    if not of_layer:
         named = {name: named[name] for name in _CRF_TENSORS}
     else:
-        h = hidden.shape[-1] if hidden is not None and hidden.ndim else 0
+        h = of_layer[0].shape[-1] if of_layer[0].ndim else 0
         shapes |= {"weight": (3, h), "hidden": (3, dim, h), "hidden_bias": (h,)}
     parts: dict[str, F32] = {}
     for name, tensor in named.items():

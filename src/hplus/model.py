@@ -199,7 +199,7 @@ class HPlus:
             inner=states.inner,
             mean=states.mean,
             tags=tags_of_begins(self._begins(states.tokens, states.inner)),
-            importance=self._importance(states.tokens, states.states),
+            importance=self._importance(states.tokens, states.inner),
         )
 
     def score(
@@ -295,7 +295,7 @@ class HPlus:
         return encoded if order is None else encoded.take(order)
 
     def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
-        importance = self._importance(states.tokens, states.states)
+        importance = self._importance(states.tokens, states.inner)
         kept = phrase.represent(
             states.tokens,
             states.states,
@@ -338,14 +338,14 @@ class HPlus:
         """Tokens, where units begin, and importance; the encoder runs only if a head needs it."""
         if self.recipe.units == "crf" or self.recipe.importance == "head":
             states = self._states(texts)
-            tokens, inner, values = states.tokens, states.inner, states.states
+            tokens, inner = states.tokens, states.inner
         else:
             tokens = self.checkpoint.backbone.tokenizer.tokens(texts)
             if self.recipe.long == "cut":
                 room = capacity(self.checkpoint.backbone, self.recipe.window)
                 tokens = cut_tokens(tokens, room)
-            inner = values = np.empty((0, self.dim), np.float32)
-        return tokens, self._begins(tokens, inner), self._importance(tokens, values)
+            inner = np.empty((0, self.dim), np.float32)
+        return tokens, self._begins(tokens, inner), self._importance(tokens, inner)
 
     def _begins(self, tokens: Tokens, inner: F32) -> Bool:
         """Where units begin: the CRF's tags or a rule, then the terminology's overrides."""
@@ -360,10 +360,10 @@ class HPlus:
             return begins
         return keep_characters_whole(override(begins, tokens, self.terms), tokens)
 
-    def _importance(self, tokens: Tokens, states: F32) -> F32:
+    def _importance(self, tokens: Tokens, inner: F32) -> F32:
         kind, parts = self.recipe.importance, self.checkpoint
         if kind == "head" and parts.head is not None:
-            return parts.head.importance(states)
+            return parts.head.importance(inner)
         if kind == "idf" and parts.idf is not None:
             return parts.idf.importance(tokens.ids)
         return np.ones(len(tokens.ids), np.float32)

@@ -17,7 +17,7 @@ class Recipe:
     """Settings of a model; what is left out of a config gets the value given here.
 
     units: "crf" (trained), or a rule of `hplus.units.controls`. importance: "head" (trained),
-    "idf", or "uniform". layer: the one whose states the CRF reads, None the last. long:
+    "idf", or "uniform". layer: the one whose states the heads read, None the last. long:
     "stitch" or "cut". Widths None mean all of the backbone's.
     """
 

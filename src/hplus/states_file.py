@@ -115,7 +115,7 @@ def weigh(head: ImportanceHead, stored: StoredStates) -> F32:
     importance = np.empty(len(stored.tokens.ids), np.float32)
     for first in range(0, len(importance), ROWS):
         rows = slice(first, first + ROWS)
-        importance[rows] = head.importance(stored.states[rows].astype(np.float32))
+        importance[rows] = head.importance(stored.inner[rows].astype(np.float32))
     return importance
 
 

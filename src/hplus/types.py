@@ -52,7 +52,7 @@ class States:
     """What the heads read: contextual token states (eq:shared_encoder) and their mean.
 
     states f32[T, d], row for row with `tokens`, and inner f32[T, d], those after the layer that
-    the CRF reads (if it reads the last, the very same array); mean f32[n, d], over every state
+    the heads read (if they read the last, the very same array); mean f32[n, d], over every state
     the backbone's pooling was trained on (special tokens included where it was); windows i32[n]
     and cut i32[n] say how many windows a text took and how many of its tokens were left out.
     """
@@ -69,7 +69,7 @@ class States:
 class TokenStates:
     """`HPlus.states`: everything known per token, for the laboratory and for training.
 
-    inner f32[T, d] is what the CRF reads; tags u8[T] (0 O, 1 B, 2 I) as the model's own grouping
+    inner f32[T, d] is what the heads read; tags u8[T] (0 O, 1 B, 2 I) as the model's own grouping
     cuts; importance f32[T].
     """
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,24 @@ import numpy as np
 import pytest
 
 from hplus import Budget, HPlus, __version__
-from hplus.cli import app, demo, encode, info, main, score, segment, terms
+from hplus.cli import (
+    app,
+    demo,
+    encode,
+    evaluate,
+    info,
+    main,
+    score,
+    segment,
+    teach,
+    terms,
+    train,
+)
 from hplus.encoded_file import read_encoded
 from hplus.evaluate.data import demo_folder, read_beir
+from hplus.teach.label_file import write_labels
+from hplus.teach.labels import label
+from hplus.teach.sources import Marked
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -157,10 +173,10 @@ def test_info(run: Run) -> None:
     code, out, _ = run("info", "--json")
     about = json.loads(out)
     assert code == 0
-    assert about["recipe"]["units"] == "runs"
-    assert about["recipe"]["trained"] == []
+    assert about["recipe"]["units"] == "crf"
+    assert about["recipe"]["trained"] == ["crf", "importance"]
     assert len(about["fingerprint"]) == 64
-    assert "untrained" in run("info")[1]
+    assert "crf, importance" in run("info")[1]
 
 
 def test_terms_check(run: Run, texts: Path, tmp_path: Path) -> None:
@@ -306,6 +322,9 @@ def test_every_command_is_helpful(run: Run) -> None:
         (["info"], info),
         (["demo"], demo),
         (["terms", "check"], terms),
+        (["teach", "labels"], teach),
+        (["train", "heads"], train),
+        (["evaluate", "beir"], evaluate),
     ):
         code, out, _ = run(*command, "--help")
         assert code == 0
@@ -313,10 +332,19 @@ def test_every_command_is_helpful(run: Run) -> None:
         assert module.EXAMPLE.startswith("Example: hplus " + " ".join(command))
 
 
-@pytest.mark.parametrize("module", [segment, score, encode, info, demo, terms])
+@pytest.mark.parametrize(
+    "module", [segment, score, encode, info, demo, terms, teach, train, evaluate]
+)
 def test_the_examples_of_the_help_run(module: object, tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("Metformin treats type 2 diabetes.\n")
+    for name in ("texts.txt", "notes.txt"):
+        (tmp_path / name).write_text("Metformin treats type 2 diabetes.\n")
     (tmp_path / "terms.txt").write_text("type 2 diabetes\n")
+    shutil.copytree(demo_folder("en"), tmp_path / "scifact")
+    labelled = label(Marked("Metformin treats type 2 diabetes."))
+    for name in ("labels.jsonl.gz", "dev.jsonl.gz"):
+        write_labels(tmp_path / name, [("notes", labelled)])
+    rows = [{"query": f"diabetes {i}", "positive": f"Insulin of type {i}."} for i in range(9)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     command = module.EXAMPLE.removeprefix("Example: ")  # type: ignore[attr-defined]
     done = typed(command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -334,7 +362,10 @@ def test_commands_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     for command in app.registered_commands:
         assert f"hplus {command.name}" in page
-    assert "hplus terms check" in page
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert f"hplus {group.name} {command.name}" in page
 
 
 def test_the_chinese_corpus_ranks_too(mini: HPlus) -> None:

@@ -74,7 +74,8 @@ def test_maxsim_is_a_double_loop(
     q, d = random_kept(random, queries), random_kept(random, documents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescore, "BLOCK", block)
-        scores = rescore.maxsim(q, d, uniform=uniform)
+        weights = np.ones_like(q.weights) if uniform else q.weights
+        (scores,) = rescore.maxsim_by(q, d, [weights])
     assert scores.dtype == np.float32
     assert scores.shape == (len(queries), len(documents))
     np.testing.assert_allclose(scores, plain_maxsim(q, d, uniform=uniform), atol=1e-5)

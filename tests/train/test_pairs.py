@@ -60,7 +60,7 @@ def test_all_pairs_are_read_in_order_when_there_is_room(tmp_path: Path) -> None:
     pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=30)
     assert texts_of(pairs) == rows
     assert sorted(pairs.documents) == sorted({passage for _, passage in rows})
-    assert pairs.groups.shape == (30, 8)
+    assert len(pairs.groups) == 30
     assert pairs.groups.dtype == np.int64
     assert pairs.report == {"a": {"rows": 30, "sampled": 30, "kept": 30}}
     zipped = read_pairs([write(tmp_path / "a.jsonl.gz", rows)], sample=99)
@@ -87,16 +87,18 @@ def test_samples_follow_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("count", "negatives"), [(40, 7), (12, 3), (6, 7)])
+@pytest.mark.parametrize(
+    ("count", "hard", "others"), [(40, 7, 3), (40, 0, 9), (12, 3, 0), (6, 7, 2)]
+)
 def test_negatives_are_distinct_and_never_an_answer(
-    tmp_path: Path, seed: int, count: int, negatives: int
+    tmp_path: Path, seed: int, count: int, hard: int, others: int
 ) -> None:
     rows = random_rows(count, seed)
-    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=count, negatives=negatives)
+    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=count, hard=hard, others=others)
     answers = {query: {p for q, p in rows if q == query} for query, _ in rows}
     assert texts_of(pairs) == rows
     most = max(map(len, answers.values()))
-    size = 1 + min(negatives, len(pairs.documents) - most)
+    size = 1 + min(hard + others, len(pairs.documents) - most)
     assert pairs.groups.shape == (count, size)
     for query, members in zip(pairs.queries, pairs.groups.tolist(), strict=True):
         assert len(set(members)) == size
@@ -108,7 +110,7 @@ def test_negatives_are_among_the_best_of_bm25(
 ) -> None:
     monkeypatch.setattr(training_pairs, "NEGATIVES_FROM", 6)
     rows = random_rows(60)
-    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=60, negatives=4)
+    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=60, hard=4, others=0)
     corpus = BM25(pairs.documents)
     chosen = set()
     for query, members in zip(pairs.queries, pairs.groups.tolist(), strict=True):
@@ -123,7 +125,7 @@ def test_negatives_are_among_the_best_of_bm25(
 def test_a_small_corpus_is_filled_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_pairs, "NEGATIVES_FROM", 1)
     rows = [(f"question {i}", f"answer {i}") for i in range(5)]
-    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=5, negatives=4)
+    pairs = read_pairs([write(tmp_path / "a.jsonl", rows)], sample=5, hard=4, others=0)
     assert [sorted(members) for members in pairs.groups.tolist()] == [list(range(5))] * 5
 
 

@@ -7,6 +7,7 @@ of the corpus, as in the sets here, and the products run at the speed of BLAS.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -42,30 +43,35 @@ def units_of(
     return _joined(parts)
 
 
-def maxsim(queries: Kept, documents: Kept, *, uniform: bool = False) -> F32:
+def maxsim(queries: Kept, documents: Kept) -> F32:
     """Normalised S_P (eq:phrase_score over the sum of the query's weights), f32[queries, docs].
 
     A document or a query without units scores 0.
     """
+    return maxsim_by(queries, documents, [queries.weights])[0]
+
+
+def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list[F32]:
+    """The same under several weightings of the query units, f32[units] each, in one pass."""
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
-    scores = np.zeros((n, m), np.float32)
-    weights = np.ones_like(queries.weights) if uniform else queries.weights
+    scores = [np.zeros((n, m), np.float32) for _ in weightings]
     for q_first, q_last in _blocks(queries.offsets):
         q_rows = slice(queries.offsets[q_first], queries.offsets[q_last])
         q_offsets = queries.offsets[q_first : q_last + 1] - queries.offsets[q_first]
         has_units = np.diff(q_offsets) > 0
-        totals = np.add.reduceat(weights[q_rows], q_offsets[:-1][has_units], dtype=np.float64)
+        bounds = q_offsets[:-1][has_units]
         for d_first, d_last in _blocks(documents.offsets):
             d_rows = slice(documents.offsets[d_first], documents.offsets[d_last])
             starts = documents.offsets[d_first:d_last] - documents.offsets[d_first]
             filled = np.diff(documents.offsets[d_first : d_last + 1]) > 0
             similar = documents.vectors[d_rows] @ queries.vectors[q_rows].T
             best = np.maximum.reduceat(similar, starts[filled], axis=0)  # [docs, query units]
-            best *= weights[q_rows]
-            sums = np.add.reduceat(best, q_offsets[:-1][has_units], axis=1, dtype=np.float64)
-            rows = q_first + np.flatnonzero(has_units)
-            columns = d_first + np.flatnonzero(filled)
-            scores[np.ix_(rows, columns)] = (sums / totals).T
+            place = np.ix_(q_first + np.flatnonzero(has_units), d_first + np.flatnonzero(filled))
+            for weights, result in zip(weightings, scores, strict=True):
+                own = weights[q_rows]
+                sums = np.add.reduceat(best * own, bounds, axis=1, dtype=np.float64)
+                totals = np.add.reduceat(own, bounds, dtype=np.float64)
+                result[place] = (sums / totals).T
     return scores
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from torch.nn.utils.rnn import pad_sequence
 
-from hplus.heads.importance import ImportanceHead
+from hplus.heads.importance import Idf, ImportanceHead
 from hplus.progress import show_progress
 from hplus.states_file import StoredStates
 from hplus.train.loop import Schedule, fit
@@ -34,6 +34,9 @@ TAU_INTERACTION = 0.02
 TAU_LEXICAL = 0.3
 # softplus(BIAS) = 1: training starts from uniform weights.
 BIAS = 0.5413249
+# Tokens and penalty of the regression that gives training its start.
+SAMPLE = 100_000
+RIDGE = 1.0
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,15 @@ class Group:
 
 
 class _Head(nn.Module):
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, start: ImportanceHead | None) -> None:
         super().__init__()
         self.read = nn.Linear(d, 1)
         nn.init.zeros_(self.read.weight)
         nn.init.constant_(self.read.bias, BIAS)
+        if start is not None:
+            with torch.no_grad():
+                self.read.weight.copy_(torch.from_numpy(start.weight)[None])
+                self.read.bias.fill_(start.bias)
 
     def forward(self, states: Tensor) -> Tensor:
         scores: Tensor = softplus(self.read(states)[..., 0])  # eq:unit_importance
@@ -67,19 +74,30 @@ class _Head(nn.Module):
 
 
 def train_importance(
-    groups: Sequence[Group], *, validation: int, schedule: Schedule, folder: Path
+    groups: Sequence[Group],
+    *,
+    validation: int,
+    schedule: Schedule,
+    folder: Path,
+    start: ImportanceHead | None = None,
 ) -> tuple[ImportanceHead, list[dict[str, float]]]:
-    """The head of the best epoch and its curve; the last `validation` groups are not trained on."""
-    module = _Head(groups[0].query.shape[1])
+    """The head of the best epoch and its curve; the last `validation` groups are not trained on.
+
+    Training begins at `start`, or at uniform weights.
+    """
+    module = _Head(groups[0].query.shape[1], start)
     training, held_out = groups[:-validation], groups[-validation:]
-    batches = [training[i : i + BATCH] for i in range(0, len(training), BATCH)]
+    batches, others = (
+        [_batch(part[i : i + BATCH]) for i in range(0, len(part), BATCH)]
+        for part in (training, held_out)
+    )
 
     def loss(batch: object) -> Tensor:
         interaction, lexical = _scores(module, batch)  # type: ignore[arg-type]
         return nce(interaction, TAU_INTERACTION) + nce(lexical, TAU_LEXICAL)
 
     def validate() -> dict[str, float]:
-        parts = [_scores(module, held_out[i : i + BATCH]) for i in range(0, len(held_out), BATCH)]
+        parts = [_scores(module, batch) for batch in others]
         interaction, lexical = (torch.cat([part[i] for part in parts]) for i in range(2))
         losses = float(nce(interaction, TAU_INTERACTION)), float(nce(lexical, TAU_LEXICAL))
         return {
@@ -107,6 +125,19 @@ def train_importance(
     return ImportanceHead(weight, float(module.read.bias.detach())), curve
 
 
+def like_idf(idf: Idf, stored: StoredStates) -> ImportanceHead:
+    """The linear reading of the states that comes nearest to idf (mean 1): ridge regression."""
+    rows = np.linspace(0, len(stored.tokens.ids) - 1, min(len(stored.tokens.ids), SAMPLE)).astype(
+        int
+    )
+    wanted = idf.importance(stored.tokens.ids[rows]).astype(np.float64)
+    target = np.log(np.expm1(np.maximum(wanted / wanted.mean(), 1e-2)))  # softplus undone
+    states = stored.inner[rows].astype(np.float64)
+    x = np.concatenate([states, np.ones((len(rows), 1))], axis=1)
+    solved = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ target)
+    return ImportanceHead(solved[:-1].astype(np.float32), float(solved[-1]))
+
+
 def make_groups(
     queries: StoredStates,
     documents: StoredStates,
@@ -116,25 +147,29 @@ def make_groups(
 ) -> list[Group]:
     """All that training needs of each query, from frozen states and a partition into units."""
     made: list[Group] = []
+    pooled = [_one(documents, document_begins, row)[2] for row in range(len(documents.tokens))]
+    d_offsets = documents.tokens.offsets
     with show_progress("matching units", len(groups)) as bar:
         for row, members in enumerate(groups.tolist()):
-            tokens, states, vectors, unit = _one(queries, query_begins, row)
+            tokens, inner, vectors, unit = _one(queries, query_begins, row)
             best, parts = [], []
             for place, member in enumerate(members):
-                d_ids, d_states, d_vectors, _ = _one(documents, document_begins, member)
+                d_vectors, first = pooled[member], d_offsets[member]
+                d_ids = documents.tokens.ids[first : d_offsets[member + 1]]
                 best.append(
                     (vectors @ d_vectors.T).max(axis=1, initial=-1)
                     if len(d_ids)
                     else np.zeros(len(vectors), np.float32)
                 )
                 shared = np.flatnonzero(np.isin(d_ids, tokens))
-                parts.append((d_states[shared], d_ids[shared], np.full(len(shared), place)))
+                d_states = documents.inner[first + shared].astype(np.float32)
+                parts.append((d_states, d_ids[shared], np.full(len(shared), place)))
             d_states, d_ids, places = (
                 np.concatenate(column) for column in zip(*parts, strict=True)
             )
             made.append(
                 Group(
-                    query=torch.from_numpy(states),
+                    query=torch.from_numpy(inner),
                     query_ids=torch.from_numpy(tokens.astype(np.int64)),
                     unit=torch.from_numpy(unit),
                     best=torch.from_numpy(np.stack(best, axis=1)),
@@ -148,39 +183,65 @@ def make_groups(
 
 
 def _one(stored: StoredStates, begins: Bool, row: int) -> tuple[I32, F32, F32, I64]:
-    """Token ids, states, unit vectors and the unit of each token of one text."""
+    """Token ids, inner states, unit vectors and the unit of each token of one text."""
     first, last = stored.tokens.offsets[row], stored.tokens.offsets[row + 1]
     states = stored.states[first:last].astype(np.float32)
     cut = partition(begins[first:last], np.array([0, last - first]))
     unit = np.cumsum(begins[first:last], dtype=np.int64) - 1
-    return stored.tokens.ids[first:last], states, pool(states, cut, states.shape[1]), unit
+    inner = stored.inner[first:last].astype(np.float32)
+    return stored.tokens.ids[first:last], inner, pool(states, cut, states.shape[1]), unit
 
 
-def _scores(module: _Head, batch: Sequence[Group]) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Batch:
+    """Groups side by side: padded, but for the states of document tokens, which stay flat and find
+    their place [b, g, k] by number."""
+
+    query: Tensor
+    inside: Tensor
+    query_ids: Tensor
+    unit: Tensor
+    best: Tensor
+    document: Tensor
+    position: Tensor
+    document_ids: Tensor
+
+
+def _batch(groups: Sequence[Group]) -> _Batch:
+    size = groups[0].best.shape[1]
+    query = _padded([group.query for group in groups])
+    lengths = torch.tensor([[len(group.query)] for group in groups])
+    document = torch.cat([group.document_ids for group in groups])
+    # Row of each token in [b, g], then its rank among the tokens of that document.
+    row = torch.cat([i * size + group.place for i, group in enumerate(groups)])
+    counts = torch.bincount(row, minlength=len(groups) * size)
+    order = torch.argsort(row, stable=True)
+    rank = torch.empty_like(row)
+    rank[order] = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row[order]]
+    longest = max(1, int(counts.max()))
+    position = row * longest + rank
+    ids = torch.full((len(groups) * size * longest,), -2)
+    ids[position] = document
+    return _Batch(
+        query=query,
+        inside=torch.arange(query.shape[1]) < lengths,
+        query_ids=_padded([group.query_ids for group in groups], -1),
+        unit=_padded([group.unit for group in groups]),
+        best=_padded([group.best for group in groups]),
+        document=torch.cat([group.document for group in groups]),
+        position=position,
+        document_ids=ids.view(len(groups), size, longest),
+    )
+
+
+def _scores(module: _Head, batch: _Batch) -> tuple[Tensor, Tensor]:
     """Interaction and lexical scores of a batch of groups, [b, g] each."""
-    query = _padded([group.query for group in batch])
-    inside = torch.arange(query.shape[1]) < torch.tensor([[len(g.query)] for g in batch])
-    importance = module(query) * inside
-    unit = _padded([group.unit for group in batch])
-    interaction = interaction_scores(importance, unit, _padded([group.best for group in batch]))
-    size = batch[0].best.shape[1]
-    document = _by_place(batch, size, module)
-    ids = _padded([group.query_ids for group in batch], -1)
-    return interaction, lexical_scores(importance, ids, *document)
-
-
-def _by_place(batch: Sequence[Group], size: int, module: _Head) -> tuple[Tensor, Tensor]:
-    """Importance [b, g, k] and ids [b, g, k] of the shared tokens of each document."""
-    weights = module(torch.cat([group.document for group in batch]))
-    own = weights.split([len(group.document) for group in batch])
-    importance, ids = [], []
-    for group, values in zip(batch, own, strict=True):
-        for place in range(size):
-            rows = group.place == place
-            importance.append(values[rows])
-            ids.append(group.document_ids[rows])
-    shape = (len(batch), size, -1)
-    return _padded(importance).view(shape), _padded(ids, -2).view(shape)
+    importance = module(batch.query) * batch.inside
+    interaction = interaction_scores(importance, batch.unit, batch.best)
+    places = importance.new_zeros(batch.document_ids.numel())
+    document = places.index_put((batch.position,), module(batch.document))
+    shaped = document.view(batch.document_ids.shape)
+    return interaction, lexical_scores(importance, batch.query_ids, shaped, batch.document_ids)
 
 
 def _padded(parts: Sequence[Tensor], value: float = 0.0) -> Tensor:

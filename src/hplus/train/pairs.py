@@ -17,6 +17,9 @@ from hplus.types import I64
 
 # Negatives are drawn from this many of BM25's best: the very best are often unmarked answers.
 NEGATIVES_FROM = 50
+# BM25's negatives share the query's rare words, and alone would teach that rare words mean little;
+# random ones teach that they mean much. As in a search, most documents are of the second kind.
+HARD, RANDOM = 4, 12
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,14 @@ def read_pairs(
     *,
     sample: int,
     apart_from: Collection | None = None,
-    negatives: int = 7,
+    hard: int = HARD,
+    others: int = RANDOM,
     seed: int = 13,
 ) -> Pairs:
     """At most `sample` pairs of each file (`{"query", "positive"}` a line), chosen by the seed.
 
-    A pair goes if its query or its passage nearly duplicates a text of `apart_from`.
+    A pair goes if its query or its passage nearly duplicates a text of `apart_from`. Each query
+    gets `hard` negatives from BM25 and `others` at random.
     """
     rows: list[tuple[str, str]] = []
     report: dict[str, dict[str, int]] = {}
@@ -69,29 +74,30 @@ def read_pairs(
     number = {text: i for i, text in enumerate(documents)}
     queries = [query for query, _ in rows]
     positive = np.array([number[text] for _, text in rows])
-    groups = _with_negatives(queries, documents, positive, negatives, seed)
+    groups = _with_negatives(queries, documents, positive, hard, others, seed)
     return Pairs(queries, documents, groups, report)
 
 
 def _with_negatives(
-    queries: list[str], documents: list[str], positive: I64, negatives: int, seed: int
+    queries: list[str], documents: list[str], positive: I64, hard: int, others: int, seed: int
 ) -> I64:
-    """BM25 negatives; none is a positive of the same query under another row."""
+    """The positive, hard and random negatives; none is a positive of the same query elsewhere."""
     answers: dict[str, set[int]] = {}
     for query, document in zip(queries, positive.tolist(), strict=True):
         answers.setdefault(query, set()).add(document)
-    count = min(negatives, len(documents) - max(map(len, answers.values())))
-    found, _ = BM25(documents).search(queries, NEGATIVES_FROM + max(map(len, answers.values())))
+    most = max(map(len, answers.values()))
+    size = min(hard + others, len(documents) - most)
+    found, _ = BM25(documents).search(queries, NEGATIVES_FROM + most)
     random = np.random.default_rng([seed, len(queries)])
-    groups = np.empty((len(queries), 1 + count), np.int64)
+    groups = np.empty((len(queries), 1 + size), np.int64)
     for row, query in enumerate(queries):
         right = answers[query]
         near = [d for d in found[row].tolist() if d not in right][:NEGATIVES_FROM]
-        if len(near) < count:  # a small corpus: fill up with anything else
-            rest = [d for d in range(len(documents)) if d not in right and d not in near]
-            near += rest[: count - len(near)]
-        groups[row, 0] = positive[row]
-        groups[row, 1:] = random.permutation(near)[:count]
+        chosen = dict.fromkeys(random.permutation(near)[: min(hard, size)].tolist())
+        while len(chosen) < size:
+            drawn = random.integers(len(documents), size=2 * size).tolist()
+            chosen |= dict.fromkeys(d for d in drawn if d not in right)
+        groups[row] = [positive[row], *list(chosen)[:size]]
     return groups
 
 
