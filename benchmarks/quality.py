@@ -33,6 +33,7 @@ from hplus.views.global_ import represent
 
 TEST = ("scifact:test", "nfcorpus:test", "feedbackqa:test", "medicalqa:test")
 BUDGETS = (4, 8, 16, 32, 64, 128)
+RIVAL_BUDGETS = (16, 32)
 ALL = Budget()
 WIDTHS = (384, 128)
 
@@ -92,16 +93,14 @@ def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
 
     drops = [Budget(count) for count in BUDGETS]
     merges = [Budget(count, policy="merge") for count in BUDGETS]
-    wards = [Budget(count, policy="ward") for count in BUDGETS]
+    pooled = [Budget(count, policy="ward") for count in RIVAL_BUDGETS]
     for width in WIDTHS:
         full = width == WIDTHS[0]
         some = [ALL, *merges, *drops] if full else [ALL, *merges[2:4]]
         yield from rows("crf", ("head", "idf", "uniform"), width, some)
-        yield from rows("runs", ("idf",), width, [ALL, *merges[2:4]])
-        yield from rows("words", ("idf",), width, [ALL, *merges[2:4]])
-        yield from rows(
-            "tokens", ("idf", "uniform"), width, [ALL, *(wards if full else wards[2:4])]
-        )
+        yield from rows("tokens", ("idf", "uniform"), width, [ALL, *(pooled if full else [])])
+        yield from rows("words", ("idf",), width, [ALL])
+        yield from rows("runs", ("idf",), width, [ALL])
 
 
 def sample(data: RetrievalSet, count: int) -> RetrievalSet:
@@ -144,9 +143,11 @@ def contrasts() -> Iterator[tuple[str, Row, Row]]:
         yield f"all units - tokens ({weights})", phrase("crf", "head"), token
         for count in BUDGETS:
             merged = phrase("crf", "head", Budget(count, policy="merge"))
-            ward = phrase("tokens", weights, Budget(count, policy="ward"))
             yield f"merged to {count} - tokens ({weights})", merged, token
-            yield f"merged to {count} - token pooling to {count} ({weights})", merged, ward
+        for count in RIVAL_BUDGETS:
+            merged = phrase("crf", "head", Budget(count, policy="merge"))
+            pooled = phrase("tokens", weights, Budget(count, policy="ward"))
+            yield f"merged to {count} - token pooling to {count} ({weights})", merged, pooled
     yield "learned weights - uniform", phrase("crf", "head"), phrase("crf", "uniform")
     yield "learned weights - idf", phrase("crf", "head"), phrase("crf", "idf")
     for count in (16, 32):

@@ -90,11 +90,15 @@ def curves(results: list[dict[str, Any]]) -> str:
         "tokens, pooled (uniform)": ("tokens", "uniform", "ward"),
         "tokens, pooled (idf)": ("tokens", "idf", "ward"),
     }
+    measured = {row["budget"] for row in results if row["units"] == "tokens"}
     body = []
     for label, (units, weights, policy) in systems.items():
         line = [label]
         for count in (*BUDGETS, None):
             budget = "all units" if count is None else f"{policy} to {count} units"
+            if units == "tokens" and budget not in measured:
+                line.append("")
+                continue
             at = found(
                 results, view="phrase", units=units, weights=weights, width=384, budget=budget
             )
@@ -168,6 +172,7 @@ README_ROWS = (
     ("phrase", "crf", "head", "merge to 16 units", 384),
     ("hybrid", "crf", "head", "merge to 32 units", 384),
     ("hybrid", "crf", "head", "merge to 16 units", 384),
+    ("hybrid", "crf", "head", "merge to 32 units", 128),
     ("hybrid", "crf", "head", "merge to 16 units", 128),
 )
 

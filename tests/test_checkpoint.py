@@ -329,7 +329,7 @@ def test_a_crf_on_an_inner_layer_loads_and_reads_it(inner: Path) -> None:
 
 def test_a_layer_that_is_not_there_is_refused(inner: Path) -> None:
     rewrite(inner, layer=3)
-    with pytest.raises(CheckpointError, match="reads layer 3, but the backbone has 2"):
+    with pytest.raises(CheckpointError, match="read layer 3, but the backbone has 2"):
         HPlus(inner)
     rewrite(inner, layer=0)
     with pytest.raises(CheckpointError, match="layer 0 asked"):

@@ -16,8 +16,11 @@ from hplus import HPlus
 from hplus.types import Unit
 
 HERE = Path(__file__).parent
-# 99 of 100 pass. Of the rest, the terms that the default model does not keep whole:
-FAILURES: dict[str, list[str]] = {}
+# 99 of 100 lines pass. The terms that the default model does not keep whole in the others:
+FAILURES = {
+    # The verb is drawn into the phrase: "Portland cement hardens".
+    "Portland cement hardens through hydration rather than by drying.": ["Portland cement"],
+}
 
 
 def rows(name: str) -> list[dict[str, Any]]:

@@ -14,7 +14,11 @@ torch = pytest.importorskip("torch")
 from hplus.heads.importance import ImportanceHead  # noqa: E402
 from hplus.states_file import StoredStates  # noqa: E402
 from hplus.train import importance  # noqa: E402
-from hplus.train.importance import Group, make_groups, train_importance  # noqa: E402
+from hplus.train.importance import (  # noqa: E402
+    Group,
+    make_groups,
+    train_importance,
+)
 from hplus.train.loop import Schedule  # noqa: E402
 from hplus.types import Tokens, offsets_of  # noqa: E402
 
@@ -63,14 +67,14 @@ def telling_groups(count: int, seed: int = 0) -> list[Group]:
 
 def scores_of(head: ImportanceHead, group: Group) -> tuple[list[float], list[float]]:
     """Interaction and lexical scores of each document, by dictionaries and loops."""
-    own = head.importance(group.query.numpy()).astype(float)
+    own = head.importance(group.query.numpy()).astype(float) ** importance.SHARPNESS
     units: dict[int, float] = {}
     asked: dict[int, float] = {}
     for weight, unit, token in zip(own, group.unit.tolist(), group.query_ids.tolist(), strict=True):
         units[unit] = units.get(unit, 0) + weight
         asked[token] = asked.get(token, 0) + weight
     interaction, lexical = [], []
-    document = head.importance(group.document.numpy()).astype(float)
+    document = head.importance(group.document.numpy()).astype(float) ** importance.SHARPNESS
     for place in range(group.best.shape[1]):
         total = sum(weight * float(group.best[unit, place]) for unit, weight in units.items())
         interaction.append(total / sum(units.values()))
@@ -196,7 +200,7 @@ def random_stored(random: np.random.Generator, lengths: list[int]) -> StoredStat
             offsets=offsets_of(lengths),
         ),
         states=random.normal(size=(rows, DIM)).astype(np.float16),
-        inner=np.zeros((rows, DIM), np.float16),
+        inner=random.normal(size=(rows, DIM)).astype(np.float16),
         mean=np.zeros((len(lengths), DIM), np.float32),
     )
 
@@ -234,7 +238,7 @@ def test_groups_equal_double_loops_over_units(seed: int) -> None:
     assert len(made) == 4
     for text, group in enumerate(made):
         own = slice(queries.tokens.offsets[text], queries.tokens.offsets[text + 1])
-        np.testing.assert_array_equal(group.query, queries.states[own].astype(np.float32))
+        np.testing.assert_array_equal(group.query, queries.inner[own].astype(np.float32))
         np.testing.assert_array_equal(group.query_ids, queries.tokens.ids[own])
         units = units_of(queries, q_begins, text)
         numbers = [number for number, rows in enumerate(units) for _ in rows]
@@ -254,7 +258,7 @@ def test_groups_equal_double_loops_over_units(seed: int) -> None:
         rows = [row for _, row in shared]
         assert group.place.tolist() == [place for place, _ in shared]
         np.testing.assert_array_equal(group.document_ids, documents.tokens.ids[rows])
-        np.testing.assert_array_equal(group.document, documents.states[rows].astype(np.float32))
+        np.testing.assert_array_equal(group.document, documents.inner[rows].astype(np.float32))
 
 
 def test_a_document_without_tokens_matches_nothing() -> None:

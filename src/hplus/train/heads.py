@@ -6,7 +6,7 @@ text -> states (encoded once, kept in the cache) -> CRF -> units -> importance
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from hplus.states_file import cut, stored_states
 from hplus.teach.align import tags_of_units
 from hplus.teach.labels import Labelled
 from hplus.train.crf import Tagged, train_crf
-from hplus.train.importance import like_idf, make_groups, train_importance
+from hplus.train.importance import make_groups, train_importance
 from hplus.train.loop import Schedule
 from hplus.train.pairs import Pairs
 from hplus.types import offsets_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hplus.model import HPlus
 
 VALIDATION_SHARE = 0.1
-IMPORTANCE_RATE = 3e-4
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,8 @@ def train_heads(
     head, curves["importance"] = train_importance(
         shuffled,
         validation=max(1, int(VALIDATION_SHARE * len(shuffled))),
-        # Small steps, and no pull to zero: the start is good already.
-        schedule=replace(schedule, learning_rate=IMPORTANCE_RATE, weight_decay=0.0),
+        schedule=schedule,
         folder=folder,
-        start=like_idf(model.checkpoint.idf, documents) if model.checkpoint.idf else None,
     )
     return Heads(crf, head, curves)
 
