@@ -441,5 +441,12 @@ def test_segments_are_the_units_of_the_encoding(tiny_folder: Path) -> None:
 
 def test_printing_tells_the_recipe(mini: HPlus) -> None:
     shown = str(mini)
-    for part in ("MiniLM", "runs", "idf", "merge to 32 units", "trained    nothing", "stitch"):
+    for part in (
+        "MiniLM",
+        "crf",
+        "head",
+        "merge to 32 units",
+        "trained    crf, importance",
+        "stitch",
+    ):
         assert part in shown

@@ -280,6 +280,6 @@ def test_weigh_is_the_head_s_importance(model: HPlus, tmp_path: Path) -> None:
     weights = weigh(head, stored)
     assert weights.dtype == np.float32
     np.testing.assert_allclose(
-        weights, head.importance(np.asarray(stored.states, np.float32)), rtol=1e-5
+        weights, head.importance(np.asarray(stored.inner, np.float32)), rtol=1e-5
     )
     np.testing.assert_allclose(weights, headed.states(TEXTS).importance, rtol=1e-2, atol=5e-3)

@@ -112,9 +112,7 @@ def test_the_checkpoint_loads_and_encodes(train_heads: Run, here: Path) -> None:
     assert len(encoded.weights) > 2
     states = model.states(TEXTS)
     assert model.checkpoint.head is not None
-    np.testing.assert_array_equal(
-        states.importance, model.checkpoint.head.importance(states.states)
-    )
+    np.testing.assert_array_equal(states.importance, model.checkpoint.head.importance(states.inner))
     assert len(set(states.importance.tolist())) > 1
 
 
@@ -321,7 +319,7 @@ def test_a_passage_without_tokens_is_no_crash(train_heads: Run, here: Path) -> N
 def test_the_layer_must_be_there(train_heads: Run) -> None:
     code, _, err = train_heads("mine", "--layer", "3")
     assert code == 2
-    assert "the CRF reads layer 3, but the backbone has 2" in err
+    assert "the heads read layer 3, but the backbone has 2" in err
 
 
 def test_pairs_are_kept_apart_from_a_set(train_heads: Run, here: Path) -> None:

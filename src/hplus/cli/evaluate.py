@@ -55,7 +55,10 @@ def beir(
         settings["document_budget"] = wanted
     hplus = HPlus(model, device=device, long="cut", **settings)
     with tempfile.TemporaryDirectory() as temporary:
-        result = evaluate(hplus, data, cache or Path(temporary))
+        try:
+            result = evaluate(hplus, data, cache or Path(temporary))
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
     rows: dict[str, dict[str, float]] = {}
     for view, values in result.ndcg10.items():
         spread = interval({folder.name: values})
