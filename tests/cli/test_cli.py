@@ -82,7 +82,7 @@ def test_segment_json(run: Run) -> None:
     row = json.loads(out)
     assert code == 0
     assert list(row) == ["text", "units"]
-    assert [list(unit) for unit in row["units"]] == [["start", "end", "text", "weight"]] * 3
+    assert [list(unit) for unit in row["units"]] == [["start", "end", "text", "weight"]] * 5
     assert [unit["text"] for unit in row["units"]] == [
         "Metformin",
         "lowers",
