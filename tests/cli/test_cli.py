@@ -24,7 +24,6 @@ from hplus.cli import (
     encode,
     evaluate,
     info,
-    main,
     score,
     segment,
     teach,
@@ -38,23 +37,6 @@ from hplus.teach.labels import label
 from hplus.teach.sources import Marked
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("segment", "text")` -> exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hplus", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

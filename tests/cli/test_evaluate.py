@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,29 +12,12 @@ import numpy as np
 import pytest
 
 from hplus import Budget, HPlus, states_file
-from hplus.cli import evaluate, main
+from hplus.cli import evaluate
 from hplus.evaluate import beir
 from hplus.evaluate.data import demo_folder, read_beir
 
 Run = Callable[..., tuple[int, str, str]]
 VIEWS = ["global", "token", "phrase", "lexical", "hybrid"]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("evaluate", "beir", …)` -> exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hplus", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hplus import HPlus, checkpoint
-from hplus.cli import main, teach
+from hplus.cli import teach
 from hplus.heads.crf import CRF
 from hplus.recipe import Recipe
 from hplus.teach.label_file import PAPER, read_labels
@@ -25,20 +25,9 @@ SECOND = "The heart failure of a patient"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("a.txt", …)` runs `hplus teach labels a.txt …` -> exit code, output, error."""
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hplus", "teach", "labels", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def run(run: Run) -> Run:
+    """`run("a.txt", …)` runs `hplus teach labels a.txt …`."""
+    return partial(run, "teach", "labels")
 
 
 @pytest.fixture
@@ -204,12 +193,13 @@ def test_an_empty_file(run: Run, tmp_path: Path) -> None:
         (["notes.txt", "--terms", "nowhere.gz"], "nowhere.gz"),
         (["notes.txt", "--apart-from", "nowhere"], "a BEIR folder is expected"),
         (["notes.txt", "--chunker", "nowhere"], "neither a folder nor a built-in"),
-        (["notes.txt", "--chunker", "mini"], "has no trained CRF"),
+        (["notes.txt", "--chunker", "untrained"], "has no trained CRF"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     run: Run,
     notes: Path,
+    tiny: HPlus,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     message: str,
@@ -217,6 +207,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     monkeypatch.chdir(notes.parent)
     Path("bad.jsonl").write_text('{"text": "fine"}\n{"body": 1}\n')
     Path("latin.txt").write_bytes(b"caf\xe9\n")
+    tiny.save("untrained")
     given = [] if "--chunker" in arguments else ["--chunker", "none"]
     code, out, err = run(*arguments, *given, "--out", "labels.jsonl")
     assert code == 2

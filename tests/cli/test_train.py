@@ -17,52 +17,24 @@ import pytest
 
 pytest.importorskip("torch")
 
+from builders import TERMS, random_labelled
 from hplus import HPlus, checkpoint
-from hplus.cli import main, train
+from hplus.cli import train
 from hplus.errors import InputError
 from hplus.evaluate.data import demo_folder, texts_of
 from hplus.teach.label_file import write_labels
 from hplus.teach.labels import Labelled
 from hplus.train import heads as training
 from hplus.train import pairs
-from hplus.types import Span
 
 Run = Callable[..., tuple[int, str, str]]
-TERMS = ["type 2 diabetes", "heart failure", "chronic kidney disease", "insulin therapy", "cancer"]
 TEXTS = ["type 2 diabetes with heart failure", "the insulin therapy of cancer", ""]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("train", "heads", …)` -> exit code, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hplus", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 def labelled(count: int, seed: int) -> list[tuple[str, Labelled]]:
-    """Terms between function words, of two sources."""
-    random = np.random.default_rng(seed)
-    rows = []
-    for number in range(count):
-        text, units = "", []
-        for _ in range(random.integers(1, 4)):
-            text += f"{random.choice(['the', 'of', 'with', 'and'])} "
-            term = str(random.choice(TERMS))
-            units.append(Span(len(text), len(text) + len(term)))
-            text += f"{term} "
-        item = Labelled(text.strip(), tuple(units), ("term",) * len(units))
-        rows.append(("notes" if number % 3 else "papers", item))
-    return rows
+    """Texts of two sources."""
+    items = random_labelled(np.random.default_rng(seed), count)
+    return [("notes" if number % 3 else "papers", item) for number, item in enumerate(items)]
 
 
 @pytest.fixture
@@ -143,6 +115,16 @@ def test_sample_and_seed_decide_the_pairs(
     monkeypatch.setattr(pairs, "read_pairs", spy)
     train_heads("mine", "--seed", "5", "--sample", "20")
     assert [(options["sample"], options["seed"]) for options in asked] == [(20, 5)]
+
+
+def test_without_a_figure_of_memory(
+    train_heads: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has no `resource`."""
+    monkeypatch.setitem(sys.modules, "resource", None)
+    code, out, _ = train_heads("mine", with_pairs=False)
+    assert (code, "MB" in out) == (0, False)
+    assert HPlus(here / "mine").checkpoint.notes["training"]["peak_memory_mb"] is None
 
 
 def test_the_run_s_own_folder_is_gone_at_the_end(train_heads: Run, here: Path) -> None:

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hplus.model
 from hplus import Budget, HPlus, InputError, states_file
-from hplus.backbones.encode import encode_states
 from hplus.evaluate import beir
 from hplus.evaluate.beir import VIEWS, Bench, evaluate
 from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
@@ -43,21 +41,6 @@ def small_pool(monkeypatch: pytest.MonkeyPatch) -> int:
     """A pool that leaves most of the corpus out."""
     monkeypatch.setattr(beir, "POOL", 20)
     return 20
-
-
-@pytest.fixture
-def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model sees its states as they are stored, so that few orders hang on float16."""
-
-    def encode(*arguments: Any, **options: Any) -> Any:
-        states = encode_states(*arguments, **options)
-        return replace(
-            states,
-            states=states.states.astype(np.float16).astype(np.float32),
-            inner=states.inner.astype(np.float16).astype(np.float32),
-        )
-
-    monkeypatch.setattr(hplus.model, "encode_states", encode)
 
 
 def model_of(folder: Path, data: RetrievalSet, **settings: Any) -> HPlus:

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import hplus.model
 from builders import encode_units, random_encoded, random_units
 from hplus import Budget, HPlus
-from hplus.backbones.encode import encode_states
 from hplus.evaluate import rescore
 from hplus.heads.crf import CRF
 from hplus.heads.importance import ImportanceHead
@@ -138,21 +136,6 @@ def test_lexical_is_the_view_s_normalised_score(seed: int, n: int, m: int) -> No
         query = queries[row]
         expected = lexical.score(query, documents) / lexical.scale(query)
         np.testing.assert_allclose(scores[row], expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.fixture
-def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model sees its states as they are stored, so that no order hangs on float16."""
-
-    def encode(*arguments: Any, **options: Any) -> Any:
-        states = encode_states(*arguments, **options)
-        return replace(
-            states,
-            states=states.states.astype(np.float16).astype(np.float32),
-            inner=states.inner.astype(np.float16).astype(np.float32),
-        )
-
-    monkeypatch.setattr(hplus.model, "encode_states", encode)
 
 
 @pytest.fixture

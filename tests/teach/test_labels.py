@@ -1,6 +1,7 @@
 """The layers of labels: each rule by a hand-made case, gold by a naive painter, and properties."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hplus.errors import InputError
-from hplus.teach.labels import LAYERS, LONGEST, Dropped, Labelled, label, multiword_terms
+from hplus.teach.labels import LAYERS, LONGEST, Labelled, label, multiword_terms
 from hplus.teach.sources import Marked
 from hplus.types import Span
 from hplus.units.terms import Terms
@@ -40,7 +41,7 @@ def units(
     phrases: Strings = (),
     own: Strings = (),
     minimal: bool = False,
-    dropped: Dropped | None = None,
+    dropped: Counter[str] | None = None,
 ) -> list[str]:
     """Units of a text whose spans are given as strings: gold, the corpus' own noun phrases, and
     those of a chunker. Each stands at the first place of its string."""
@@ -58,9 +59,9 @@ def units(
 
 
 def counted(text: str, gold: Strings, **kwargs: Strings) -> dict[str, int]:
-    dropped = Dropped()
+    dropped: Counter[str] = Counter()
     units(text, gold, **kwargs, dropped=dropped)  # type: ignore[arg-type]
-    return {what: count for what, count in dropped.counts.items() if count}
+    return {what: count for what, count in dropped.items() if count}
 
 
 # Order of the layers
@@ -253,10 +254,10 @@ def test_repeated_strings_are_labelled_where_they_are_marked() -> None:
 
 
 def test_segments_that_do_not_occur_are_counted() -> None:
-    dropped = Dropped()
+    dropped: Counter[str] = Counter()
     label(Marked("heart", lost=2), dropped=dropped)
     label(Marked("heart", lost=1), dropped=dropped)
-    assert dropped.counts["segments that do not occur"] == 3
+    assert dropped["segments that do not occur"] == 3
 
 
 # Terms
@@ -471,15 +472,15 @@ def naive_gold(marked: Marked) -> tuple[list[tuple[int, int]], int, int, int]:
 @settings(max_examples=300, deadline=None)
 @given(marked_texts())
 def test_gold_equals_the_naive_painter(marked: Marked) -> None:
-    dropped = Dropped()
+    dropped: Counter[str] = Counter()
     labelled = label(marked, dropped=dropped)
     pairs = zip(labelled.units, labelled.layers, strict=True)
     kept, empty, too_long, crosses = naive_gold(marked)
     assert [unit for unit, layer in pairs if layer == "gold"] == kept
     assert (
-        dropped.counts[EMPTY],
-        dropped.counts[TOO_LONG],
-        dropped.counts[CROSSES],
+        dropped[EMPTY],
+        dropped[TOO_LONG],
+        dropped[CROSSES],
     ) == (empty, too_long, crosses)
 
 
@@ -555,12 +556,12 @@ def test_gold_does_not_depend_on_the_layers_below(case: tuple[Marked, list, str,
         pairs = zip(labelled.units, labelled.layers, strict=True)
         return [unit for unit, layer in pairs if layer == "gold"]
 
-    dropped = Dropped()
+    dropped: Counter[str] = Counter()
     plain = gold(label(marked, dropped=dropped))
     full = label(marked, terms=TERMS, phrases=phrases, length=length)  # type: ignore[arg-type]
     assert gold(full) == plain
     given_spans = [span for span in marked.spans if not span[2].startswith("NP")]
-    lost = sum(dropped.counts[what] for what in (EMPTY, TOO_LONG, CROSSES))
+    lost = sum(dropped[what] for what in (EMPTY, TOO_LONG, CROSSES))
     assert len(plain) + lost == len(given_spans)
 
 

@@ -15,7 +15,7 @@ from hplus.errors import InputError  # noqa: E402
 from hplus.heads.crf import CRF, B, I, O, emissions, viterbi  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
 from hplus.train import crf as training  # noqa: E402
-from hplus.train.crf import Tagged, take, train_crf, units_f1  # noqa: E402
+from hplus.train.crf import Tagged, train_crf, units_f1  # noqa: E402
 from hplus.train.loop import Schedule  # noqa: E402
 from hplus.types import offsets_of  # noqa: E402
 
@@ -202,16 +202,6 @@ def test_batches_hold_every_text_with_tokens_once(
     for batch in batches:
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= size
     assert training._batches(offsets_of([0, 0])) == []
-
-
-def test_take_keeps_states_and_tags_of_its_texts() -> None:
-    tagged = random_tagged(5)
-    rows = np.array([7, 2, 2, 0])
-    some = take(tagged, rows)
-    for (first, last), row in zip(pairwise(some.offsets), rows, strict=True):
-        own = slice(tagged.offsets[row], tagged.offsets[row + 1])
-        np.testing.assert_array_equal(some.states[first:last], tagged.states[own])
-        np.testing.assert_array_equal(some.tags[first:last], tagged.tags[own])
 
 
 def test_a_validation_set_without_tokens_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from builders import TERMS, random_labelled
 from hplus import HPlus, states_file
 from hplus.errors import InputError
 from hplus.heads.crf import B, I, O
@@ -22,24 +23,7 @@ from hplus.train.loop import Schedule
 from hplus.train.pairs import Pairs
 from hplus.types import Span
 
-TERMS = ["type 2 diabetes", "heart failure", "chronic kidney disease", "insulin therapy", "cancer"]
-OUTSIDE = ["the", "of", "with", "and", "is"]
 SCHEDULE = Schedule(epochs=2)
-
-
-def labelled(count: int, seed: int) -> list[Labelled]:
-    """Terms between function words."""
-    random = np.random.default_rng(seed)
-    made = []
-    for _ in range(count):
-        text, units = "", []
-        for _ in range(random.integers(1, 4)):
-            text += f"{random.choice(OUTSIDE)} "
-            term = str(random.choice(TERMS))
-            units.append(Span(len(text), len(text) + len(term)))
-            text += f"{term} "
-        made.append(Labelled(text.strip(), tuple(units), ("term",) * len(units)))
-    return made
 
 
 def some_pairs(queries: list[str]) -> Pairs:
@@ -49,8 +33,9 @@ def some_pairs(queries: list[str]) -> Pairs:
     return Pairs(queries, documents, groups, {})
 
 
-LABELS = {"notes": labelled(20, 0), "papers": labelled(10, 1)}
-DEV = {"notes": labelled(6, 2)}
+RANDOM = np.random.default_rng(0)
+LABELS = {"notes": random_labelled(RANDOM, 20), "papers": random_labelled(RANDOM, 10)}
+DEV = {"notes": random_labelled(RANDOM, 6)}
 PAIRS = some_pairs([f"{term} therapy" for term in TERMS * 4])
 
 

@@ -67,14 +67,16 @@ def telling_groups(count: int, seed: int = 0) -> list[Group]:
 
 def scores_of(head: ImportanceHead, group: Group) -> tuple[list[float], list[float]]:
     """Interaction and lexical scores of each document, by dictionaries and loops."""
-    own = head.importance(group.query.numpy()).astype(float) ** importance.SHARPNESS
+    own = head.importance(group.query.float().numpy()).astype(float)
     units: dict[int, float] = {}
     asked: dict[int, float] = {}
     for weight, unit, token in zip(own, group.unit.tolist(), group.query_ids.tolist(), strict=True):
         units[unit] = units.get(unit, 0) + weight
-        asked[token] = asked.get(token, 0) + weight
+        asked[token] = asked.get(token, 0) + weight**importance.SHARPNESS
+    units = {unit: weight**importance.SHARPNESS for unit, weight in units.items()}
     interaction, lexical = [], []
-    document = head.importance(group.document.numpy()).astype(float) ** importance.SHARPNESS
+    document = head.importance(group.document.float().numpy()).astype(float)
+    document **= importance.SHARPNESS
     for place in range(group.best.shape[1]):
         total = sum(weight * float(group.best[unit, place]) for unit, weight in units.items())
         interaction.append(total / sum(units.values()))
@@ -100,7 +102,8 @@ def plain_loss(head: ImportanceHead, groups: list[Group]) -> dict[str, float]:
             losses[f"{name}_loss"].append(np.logaddexp.reduce(scaled) - scaled[0])
             first[f"{name}_first"].append(int(np.argmax(scores)) == 0)
     figures = {name: float(np.mean(values)) for name, values in (losses | first).items()}
-    return {"loss": figures["interaction_loss"] + figures["lexical_loss"], **figures}
+    loss = importance.INTERACTION * figures["interaction_loss"] + figures["lexical_loss"]
+    return {"loss": loss, **figures}
 
 
 @pytest.fixture(scope="module")

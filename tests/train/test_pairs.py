@@ -13,7 +13,7 @@ from hplus.errors import InputError
 from hplus.search.bm25 import BM25
 from hplus.teach.duplicates import collect
 from hplus.train import pairs as training_pairs
-from hplus.train.pairs import Pairs, counted, read_pairs
+from hplus.train.pairs import Pairs, read_pairs
 
 pytest.importorskip("bm25s")
 
@@ -76,7 +76,6 @@ def test_samples_follow_the_seed(tmp_path: Path) -> None:
         "a": {"rows": 60, "sampled": 20, "kept": 20},
         "b": {"rows": 5, "sampled": 5, "kept": 5},
     }
-    assert counted(first.report) == {"rows": 65, "sampled": 25, "kept": 25}
     taken = texts_of(first)
     assert len(set(taken[:20])) == 20
     assert set(taken[:20]) < set(rows)
@@ -206,4 +205,4 @@ def test_files_of_one_name_are_both_reported(tmp_path: Path) -> None:
     ]
     pairs = read_pairs(files, sample=10)
     assert len(pairs.queries) == 10
-    assert counted(pairs.report)["rows"] == 10
+    assert [counts["rows"] for counts in pairs.report.values()] == [6, 4]

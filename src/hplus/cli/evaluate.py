@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +21,6 @@ from hplus.cli.common import (
 )
 from hplus.cli.teach import Cache
 from hplus.errors import InputError
-
-if TYPE_CHECKING:
-    from hplus.units.select import Budget
 
 app = typer.Typer(help="Measure a model.", no_args_is_help=True)
 EXAMPLE = "Example: hplus evaluate beir scifact --split test --cache states --json"
@@ -42,6 +39,8 @@ def beir(
     json_: Json = False,
 ) -> None:
     """nDCG@10 of every view over the model's own global top 1,000, with 95 % intervals."""
+    from dataclasses import replace
+
     from hplus.evaluate.beir import POOL, evaluate
     from hplus.evaluate.data import read_beir
     from hplus.evaluate.statistics import interval
@@ -51,9 +50,13 @@ def beir(
         raise InputError(f"{folder} is no folder; a BEIR folder is expected")
     data = read_beir(folder, split)
     settings: dict[str, Any] = {"phrase_width": width} if width else {}
-    if (wanted := _document_budget(model, budget_of(budget, policy))) is not None:
-        settings["document_budget"] = wanted
     hplus = HPlus(model, device=device, long="cut", **settings)
+    wanted = budget_of(budget, policy)
+    if isinstance(wanted, int):  # a count alone keeps the policy of the checkpoint
+        wanted = replace(hplus.recipe.document_budget, count=wanted, share=None)
+    if wanted is not None:
+        recipe = replace(hplus.recipe, document_budget=wanted)
+        hplus.checkpoint = replace(hplus.checkpoint, recipe=recipe)
     with tempfile.TemporaryDirectory() as temporary:
         try:
             result = evaluate(hplus, data, cache or Path(temporary))
@@ -84,17 +87,6 @@ def beir(
         )
         return
     _print(f"{folder.name} {split}", len(data.queries), rows)
-
-
-def _document_budget(model: str, asked: Budget | int | None) -> Budget | None:
-    """A count alone keeps the policy of the checkpoint."""
-    from dataclasses import replace
-
-    from hplus.checkpoint import load
-
-    if not isinstance(asked, int):
-        return asked
-    return replace(load(model).recipe.document_budget, count=asked, share=None)
 
 
 def _print(title: str, queries: int, rows: dict[str, dict[str, float]]) -> None:

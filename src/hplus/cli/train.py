@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -42,7 +42,7 @@ def heads(
     apart_from: ApartFrom = None,
     model: Model = "mini",
     layer: Annotated[
-        int | None, typer.Option("--layer", min=1, help="The layer that the CRF reads.")
+        int | None, typer.Option("--layer", min=1, help="The layer that both heads read.")
     ] = 3,
     hidden: Annotated[
         int, typer.Option("--hidden", min=0, help="Units of the CRF's hidden layer, 0 for none.")
@@ -99,7 +99,7 @@ def heads(
         "pairs": read.report if read else {},
         "seed": seed,
         "minutes": round((time.monotonic() - started) / 60, 1),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_memory_mb": _peak_memory_mb(),
         "curves": trained.curves,
     }
     checkpoint.save(
@@ -119,10 +119,21 @@ def heads(
     _print(log, out)
 
 
+def _peak_memory_mb() -> int | None:
+    """The most that this process has held; Windows does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
 def _print(log: dict[str, Any], out: Path) -> None:
     screen = console()
     for head, curve in log["curves"].items():
         best = min(curve, key=lambda row: row["loss"])
         figures = ", ".join(f"{k} {v:.4f}" for k, v in best.items() if k != "epoch")
         screen.print(f"{head}: best of {len(curve)} epochs is {best['epoch']:g}: {figures}")
-    screen.print(f"{log['minutes']} minutes, {log['peak_memory_mb']:,} MB: {out}")
+    memory = f", {log['peak_memory_mb']:,} MB" if log["peak_memory_mb"] else ""
+    screen.print(f"{log['minutes']} minutes{memory}: {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +15,7 @@ from hplus.errors import CheckpointError
 from hplus.progress import show_progress
 from hplus.states_file import cut, stored_states
 from hplus.teach.duplicates import Collection, near_duplicates
-from hplus.teach.labels import Dropped, Labelled, Length, label
+from hplus.teach.labels import Labelled, Length, label
 from hplus.teach.sources import Marked, read_marked
 from hplus.types import Span
 from hplus.units.partition import partition, spans_of_units
@@ -68,10 +69,10 @@ def label_file(
     if sample is not None and sample < len(rows):
         chosen = np.random.default_rng([seed, len(rows)]).permutation(len(rows))[:sample]
         rows = [rows[i] for i in np.sort(chosen)]
-    dropped = Dropped()
+    dropped: Counter[str] = Counter()
     if apart_from is not None:
         near = near_duplicates([row.text for row in rows], apart_from)
-        dropped.counts["texts near an evaluation text"] = int(near.sum())
+        dropped["texts near an evaluation text"] = int(near.sum())
         rows = [row for row, drop in zip(rows, near, strict=True) if not drop]
     phrases = noun_phrases(chunker, rows, cache, name) if chunker else [[] for _ in rows]
     with show_progress(f"labelling {name}", len(rows)) as bar:
@@ -79,7 +80,7 @@ def label_file(
         for row, own in zip(rows, phrases, strict=True):
             labels.append(label(row, terms=terms, phrases=own, length=length, dropped=dropped))
             bar.advance(1)
-    return Source(name, labels, {what: count for what, count in dropped.counts.items() if count})
+    return Source(name, labels, {what: count for what, count in dropped.items() if count})
 
 
 def noun_phrases(

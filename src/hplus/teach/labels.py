@@ -24,7 +24,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from hplus.errors import InputError
@@ -52,31 +52,24 @@ class Labelled:
     layers: tuple[str, ...]
 
 
-@dataclass
-class Dropped:
-    """What could not be used, counted by reason."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-
 def label(
     marked: Marked,
     *,
     terms: Terms | None = None,
     phrases: Sequence[Span] = (),
     length: Length = "noun-phrase",
-    dropped: Dropped | None = None,
+    dropped: Counter[str] | None = None,
 ) -> Labelled:
     """The units of one text; `phrases` are the chunker's noun phrases, used where the text has
-    none of its own.
+    none of its own, and `dropped` counts by reason what could not be used.
 
     >>> label(Marked("The type 2 diabetes", ((0, 19, "Disease"),))).units
     (Span(start=4, end=19),)
     """
     if length not in ("minimal", "noun-phrase"):
         raise InputError(f"length {length!r} asked; known: minimal, noun-phrase")
-    lost = Dropped() if dropped is None else dropped
-    lost.counts["segments that do not occur"] += marked.lost
+    lost = Counter() if dropped is None else dropped
+    lost["segments that do not occur"] += marked.lost
     page = _Page(marked.text)
     gold = [span for span in marked.spans if not span[2].startswith("NP")]
     for start, end, _ in sorted(gold, key=lambda span: (span[0] - span[1], span[0])):
@@ -159,19 +152,19 @@ class _Page:
                 end = max(end, row + 1) if not still_open else end
         return self.trimmed(begin, still_open[0]) if still_open else (begin, end)
 
-    def claim_gold(self, span: Span, lost: Dropped) -> None:
+    def claim_gold(self, span: Span, lost: Counter[str]) -> None:
         first, last = self.gold_rows(span)
         if first == last:
-            lost.counts["gold spans without content"] += 1
+            lost["gold spans without content"] += 1
         elif self._is_too_long(first, last):
-            lost.counts["gold spans too long for a unit"] += 1
+            lost["gold spans too long for a unit"] += 1
         elif not self.is_free(first, last):
-            lost.counts["gold spans inside or across a longer one"] += 1
+            lost["gold spans inside or across a longer one"] += 1
         else:
             self.claim(first, last, "gold")
 
     def claim_inside(
-        self, span: Span, layer: str, chunks: Sequence[tuple[int, int]], lost: Dropped
+        self, span: Span, layer: str, chunks: Sequence[tuple[int, int]], lost: Counter[str]
     ) -> None:
         """A term or a rule's unit of two words or more, unless a noun phrase contains it."""
         first, last = self.trimmed(*self.rows(span))
@@ -184,7 +177,7 @@ class _Page:
             or not self.is_free(first, last)
             or any(a < last and first < b for a, b in self.absorbed)
         ):
-            lost.counts[f"{layer}s that meet a longer unit"] += 1
+            lost[f"{layer}s that meet a longer unit"] += 1
         else:
             self.claim(first, last, layer)
 

@@ -29,7 +29,8 @@ _ABBREVIATION = re.compile(r"(?=\S*[A-Z]\S*(?:[A-Z]|\d))[A-Za-z0-9α-ω'’/+.-]
 def quantities(text: str) -> list[Span]:
     """Numbers with their units: "5 mg/kg", "10-20 mmHg", "37 °C", "95 %".
 
-    >>> [text[a:b] for a, b in quantities(text := "Give 5 mg/kg for 12 weeks at 37 °C.")]
+    >>> text = "Give 5 mg/kg for 12 weeks at 37 °C."
+    >>> [text[a:b] for a, b in quantities(text)]
     ['5 mg/kg', '12 weeks', '37 °C']
     """
     return [
@@ -42,7 +43,8 @@ def spelled_compounds(text: str) -> list[Span]:
     """Words that a sign without a space holds together, and abbreviations: "COX-2", "HbA1c",
     "double-blind".
 
-    >>> [text[a:b] for a, b in spelled_compounds(text := "A double-blind trial of anti-TNF in RA")]
+    >>> text = "A double-blind trial of anti-TNF in RA"
+    >>> [text[a:b] for a, b in spelled_compounds(text)]
     ['double-blind', 'anti-TNF', 'RA']
     """
     return [

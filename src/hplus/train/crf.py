@@ -16,7 +16,7 @@ from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.crf_torch import LinearChainCRF
 from hplus.states_file import F16
 from hplus.train.loop import Schedule, fit
-from hplus.types import I64, U8, offsets_of
+from hplus.types import I64, U8
 from hplus.units.partition import begins_of_tags
 
 # Tokens of a batch, padding included: a few milliseconds of matrix products.
@@ -117,13 +117,3 @@ def _padded(tagged: Tagged, rows: Sequence[int] | I64) -> tuple[Tensor, Tensor, 
         states[place, : last - first] = torch.from_numpy(tagged.states[first:last].astype("f4"))
         tags[place, : last - first] = torch.from_numpy(tagged.tags[first:last].astype("i8"))
     return states, tags, mask
-
-
-def take(tagged: Tagged, rows: I64) -> Tagged:
-    """Some of the texts."""
-    pieces = [slice(tagged.offsets[row], tagged.offsets[row + 1]) for row in rows]
-    return Tagged(
-        np.concatenate([tagged.states[piece] for piece in pieces]),
-        np.concatenate([tagged.tags[piece] for piece in pieces]),
-        offsets_of(np.diff(tagged.offsets)[rows]),
-    )

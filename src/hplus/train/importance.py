@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from hplus.heads.importance import ImportanceHead
 from hplus.progress import show_progress
-from hplus.states_file import StoredStates
+from hplus.states_file import F16, StoredStates
 from hplus.train.loop import Schedule, fit
 from hplus.train.losses.interaction import interaction_scores
 from hplus.train.losses.lexical import lexical_scores
@@ -33,8 +33,11 @@ BATCH = 64
 TAU_INTERACTION = 0.05
 TAU_LEXICAL = 0.3
 # Ranking spreads weights as far as its own negatives reward; the square root of what it learns
-# serves other collections better (experiments/LOG.md). So the losses see the square.
+# serves other collections better (experiments/LOG.md). So the losses see the square: of u(t) the
+# lexical one, of a(s), the sum that search uses, the interaction.
 SHARPNESS = 2
+# The interaction changes little with the weights and would be drowned by the lexical loss.
+INTERACTION = 5.0
 # softplus(BIAS) = 1: training starts from uniform weights.
 BIAS = 0.5413249
 
@@ -43,9 +46,9 @@ BIAS = 0.5413249
 class Group:
     """One query with its documents, the positive first.
 
-    query [n, d], query_ids [n], unit [n]: its tokens; best [m, g]: of each query unit the largest
-    similarity with each document; document [k, d], document_ids [k], place [k]: the tokens, of
-    the document at `place`, whose ids the query has.
+    query f16[n, d], query_ids [n], unit [n]: its tokens; best [m, g]: of each query unit the
+    largest similarity with each document; document f16[k, d], document_ids [k], place [k]: the
+    tokens, of the document at `place`, whose ids the query has.
     """
 
     query: Tensor
@@ -65,9 +68,9 @@ class _Head(nn.Module):
         nn.init.constant_(self.read.bias, BIAS)
 
     def forward(self, states: Tensor) -> Tensor:
-        """What the losses see: importance (eq:unit_importance) to the power SHARPNESS."""
-        scores: Tensor = softplus(self.read(states)[..., 0])
-        return scores**SHARPNESS
+        """u(t) of eq:unit_importance; the states are stored in half precision."""
+        scores: Tensor = softplus(self.read(states.float())[..., 0])
+        return scores
 
 
 def train_importance(
@@ -81,16 +84,16 @@ def train_importance(
         for part in (training, held_out)
     )
 
-    def loss(batch: object) -> Tensor:
-        interaction, lexical = _scores(module, batch)  # type: ignore[arg-type]
-        return nce(interaction, TAU_INTERACTION) + nce(lexical, TAU_LEXICAL)
+    def loss(batch: _Batch) -> Tensor:
+        interaction, lexical = _scores(module, batch)
+        return INTERACTION * nce(interaction, TAU_INTERACTION) + nce(lexical, TAU_LEXICAL)
 
     def validate() -> dict[str, float]:
         parts = [_scores(module, batch) for batch in others]
         interaction, lexical = (torch.cat([part[i] for part in parts]) for i in range(2))
         losses = float(nce(interaction, TAU_INTERACTION)), float(nce(lexical, TAU_LEXICAL))
         return {
-            "loss": sum(losses),
+            "loss": INTERACTION * losses[0] + losses[1],
             "interaction_loss": losses[0],
             "lexical_loss": losses[1],
             "interaction_first": float((interaction.argmax(dim=1) == 0).double().mean()),
@@ -138,7 +141,7 @@ def make_groups(
                     else np.zeros(len(vectors), np.float32)
                 )
                 shared = np.flatnonzero(np.isin(d_ids, tokens))
-                d_states = documents.inner[first + shared].astype(np.float32)
+                d_states = documents.inner[first + shared]
                 parts.append((d_states, d_ids[shared], np.full(len(shared), place)))
             d_states, d_ids, places = (
                 np.concatenate(column) for column in zip(*parts, strict=True)
@@ -158,13 +161,13 @@ def make_groups(
     return made
 
 
-def _one(stored: StoredStates, begins: Bool, row: int) -> tuple[I32, F32, F32, I64]:
+def _one(stored: StoredStates, begins: Bool, row: int) -> tuple[I32, F16, F32, I64]:
     """Token ids, inner states, unit vectors and the unit of each token of one text."""
     first, last = stored.tokens.offsets[row], stored.tokens.offsets[row + 1]
     states = stored.states[first:last].astype(np.float32)
     cut = partition(begins[first:last], np.array([0, last - first]))
     unit = np.cumsum(begins[first:last], dtype=np.int64) - 1
-    inner = stored.inner[first:last].astype(np.float32)
+    inner = stored.inner[first:last]
     return stored.tokens.ids[first:last], inner, pool(states, cut, states.shape[1]), unit
 
 
@@ -213,11 +216,14 @@ def _batch(groups: Sequence[Group]) -> _Batch:
 def _scores(module: _Head, batch: _Batch) -> tuple[Tensor, Tensor]:
     """Interaction and lexical scores of a batch of groups, [b, g] each."""
     importance = module(batch.query) * batch.inside
-    interaction = interaction_scores(importance, batch.unit, batch.best)
+    interaction = interaction_scores(importance, batch.unit, batch.best, SHARPNESS)
     places = importance.new_zeros(batch.document_ids.numel())
     document = places.index_put((batch.position,), module(batch.document))
     shaped = document.view(batch.document_ids.shape)
-    return interaction, lexical_scores(importance, batch.query_ids, shaped, batch.document_ids)
+    lexical = lexical_scores(
+        importance**SHARPNESS, batch.query_ids, shaped**SHARPNESS, batch.document_ids
+    )
+    return interaction, lexical
 
 
 def _padded(parts: Sequence[Tensor], value: float = 0.0) -> Tensor:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import safetensors
 import safetensors.torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 
 from hplus.errors import InputError
 from hplus.progress import show_progress
+
+Batch = TypeVar("Batch")
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Schedule:
 
 def fit(
     module: nn.Module,
-    batches: Sequence[object],
-    loss: Callable[[object], Tensor],
+    batches: Sequence[Batch],
+    loss: Callable[[Batch], Tensor],
     validate: Callable[[], dict[str, float]],
     schedule: Schedule,
     folder: Path,
@@ -70,7 +73,7 @@ def fit(
                     group["lr"] = schedule.learning_rate * max(0.02, 1 - done)
                 value = loss(batch)
                 optimiser.zero_grad()
-                value.backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(value)
                 optimiser.step()
                 total += float(value.detach())
                 bar.advance(1)
@@ -94,7 +97,7 @@ def _is_over(curve: list[dict[str, float]], patience: int) -> bool:
     return len(curve) - 1 - best >= patience
 
 
-def _shuffled(batches: Sequence[object], seed: int, epoch: int) -> Iterator[object]:
+def _shuffled(batches: Sequence[Batch], seed: int, epoch: int) -> Iterator[Batch]:
     generator = torch.Generator().manual_seed(seed * 1_000 + epoch)
     for place in torch.randperm(len(batches), generator=generator).tolist():
         yield batches[place]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ class Pairs:
     documents: list[str]
     groups: I64
     report: dict[str, dict[str, int]]
-    """Per file: rows read, sampled, and dropped as near duplicates of evaluation texts."""
+    """Per file: rows read, sampled, and kept after near duplicates of evaluation texts."""
 
 
 def read_pairs(
@@ -99,11 +98,3 @@ def _with_negatives(
             chosen |= dict.fromkeys(d for d in drawn if d not in right)
         groups[row] = [positive[row], *list(chosen)[:size]]
     return groups
-
-
-def counted(report: dict[str, dict[str, int]]) -> Counter[str]:
-    """The sums over all files."""
-    total: Counter[str] = Counter()
-    for counts in report.values():
-        total.update(counts)
-    return total

@@ -86,7 +86,8 @@ def run_spans(text: str) -> list[Span]:
     A row of more than four content words is cut from its end, since the head of an English
     phrase stands last; a compound of up to four is never cut.
 
-    >>> [text[s:e] for s, e in run_spans(text := "Metformin treats type 2 diabetes at 5 mg/kg")]
+    >>> text = "Metformin treats type 2 diabetes at 5 mg/kg"
+    >>> [text[a:b] for a, b in run_spans(text)]
     ['Metformin', 'treats type 2 diabetes', 'at', '5 mg/kg']
     """
     runs: list[Span] = []

@@ -60,9 +60,16 @@ def test_a_place_without_a_document_counts_for_nothing() -> None:
 
 
 @some
-@given(seeds, st.lists(st.integers(1, 7), min_size=1, max_size=4), st.integers(1, 4))
-@example(0, [1, 7], 1)
-def test_interaction_is_a_loop_over_units(seed: int, lengths: list[int], group: int) -> None:
+@given(
+    seeds,
+    st.lists(st.integers(1, 7), min_size=1, max_size=4),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 0.5]),
+)
+@example(0, [1, 7], 1, 1)
+def test_interaction_is_a_loop_over_units(
+    seed: int, lengths: list[int], group: int, sharpness: float
+) -> None:
     """eq:phrase_score over the sum of the query's weights; ragged queries in one batch."""
     random = np.random.default_rng(seed)
     units = [np.cumsum(np.r_[0, random.integers(0, 2, n - 1)]) for n in lengths]
@@ -75,15 +82,17 @@ def test_interaction_is_a_loop_over_units(seed: int, lengths: list[int], group: 
         padded(weights, 0.0, max(lengths)),
         padded(units, 0, max(lengths)),
         torch.from_numpy(np.stack(blocks)),  # 9: what stands at a unit that is not there
+        sharpness,
     )
     assert scores.shape == (len(lengths), group)
     for q in range(len(lengths)):
         for d in range(group):
-            total = 0.0
+            total = norm = 0.0
             for unit in range(len(best[q])):
                 members = [w for w, u in zip(weights[q], units[q], strict=True) if u == unit]
-                total += sum(members) * best[q][unit, d]
-            assert float(scores[q, d]) == pytest.approx(total / sum(weights[q]), abs=1e-12)
+                total += sum(members) ** sharpness * best[q][unit, d]
+                norm += sum(members) ** sharpness
+            assert float(scores[q, d]) == pytest.approx(total / norm, abs=1e-12)
 
 
 def test_the_scale_of_the_importance_does_not_matter_to_interaction() -> None:
