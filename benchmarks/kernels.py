@@ -1,0 +1,139 @@
+"""Weighted MaxSim on one thread: our kernels, plain numpy, maxsim-cpu, and reading the bytes.
+
+    python benchmarks/kernels.py [rounds]
+
+12 query units against 1,000 documents of 253 (all tokens of an abstract) and of 32 vectors (a
+budget), 128 wide. Every system takes its turn in every round; `x numpy` (the faster of its two
+ways) and `x maxsim-cpu` are ratios of best times, which other work on the machine disturbs least.
+maxsim-cpu is optional (`pip install maxsim-cpu`); it knows no weights, so they are multiplied into
+its query. Writes docs/results/kernels.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hplus.kernels import maxsim, reference, weighted_maxsim
+from hplus.types import F32
+
+try:
+    import maxsim_cpu
+except ImportError:
+    maxsim_cpu = None
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "kernels.jsonl"
+UNITS, DOCUMENTS, WIDTH = 12, 1000, 128
+BLOCK = 25  # documents of a block for numpy
+System = Callable[[], Any]
+
+
+def processor() -> str:
+    """The CPU's name, as Linux tells it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    facts = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
+    return f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
+
+
+def systems(length: int) -> dict[str, System]:
+    """Every system on the same documents of `length` vectors each."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((DOCUMENTS * length, WIDTH), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    query = vectors[rng.integers(0, len(vectors), UNITS)]
+    query += 0.5 * rng.standard_normal(query.shape, dtype=np.float32)
+    query /= np.linalg.norm(query, axis=1, keepdims=True)
+    weights = rng.random(UNITS, dtype=np.float32)
+    scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float16)
+    codes = np.rint(vectors / scales[:, None]).clip(-127, 127).astype(np.int8)
+    halves = vectors.astype(np.float16)
+    starts = np.arange(DOCUMENTS) * length
+    ends = starts + length
+
+    def numpy_in_blocks() -> F32:
+        first = np.arange(BLOCK) * length
+        best = [
+            np.maximum.reduceat(query @ vectors[a : a + BLOCK * length].T, first, axis=1)
+            for a in range(0, len(vectors), BLOCK * length)
+        ]
+        return weights @ np.concatenate(best, axis=1)
+
+    def numpy_at_once() -> F32:
+        return weights @ np.maximum.reduceat(query @ vectors.T, starts, axis=1)
+
+    found: dict[str, System] = {
+        "read the bytes, f32": lambda: np.add.reduce(vectors.view(np.int64), axis=None),
+        "read the bytes, f16": lambda: np.add.reduce(halves.view(np.int64), axis=None),
+        "read the bytes, int8": lambda: np.add.reduce(codes.view(np.int64), axis=None),
+        "numpy BLAS + reduceat, at once": numpy_at_once,
+        "numpy BLAS + reduceat, blocks": numpy_in_blocks,
+    }
+    if maxsim_cpu is not None:
+        weighted, cube = query * weights[:, None], vectors.reshape(DOCUMENTS, length, WIDTH)
+        found["maxsim-cpu"] = lambda: maxsim_cpu.maxsim_scores(weighted, cube)
+    for kernel in maxsim.KERNELS:
+        for name, rows, factors in (
+            ("f32", vectors, None),
+            ("f16", halves, None),
+            ("int8", codes, scales),
+        ):
+            found[f"hplus {kernel}: {name}"] = lambda rows=rows, factors=factors, kernel=kernel: (
+                weighted_maxsim(query, weights, rows, factors, starts, ends, kernel=kernel)
+            )
+    exact = reference.weighted_maxsim(query, weights, vectors, None, starts, ends)
+    for name, system in found.items():
+        if not name.startswith("read"):
+            np.testing.assert_allclose(system(), exact, atol=1e-2 if "int8" in name else 2e-4)
+    return found
+
+
+def measured(length: int, rounds: int) -> list[dict[str, Any]]:
+    """Interleaved rounds: best and median milliseconds, and how often the best fits the peers'."""
+    found = systems(length)
+    times: dict[str, list[float]] = {name: [] for name in found}
+    for _ in range(rounds):
+        for name, system in found.items():
+            started = time.perf_counter()
+            system()
+            times[name].append((time.perf_counter() - started) * 1e3)
+
+    def ratio(peer: str, name: str) -> float | None:
+        peers = [min(times[other]) for other in times if other.startswith(peer)]
+        return round(min(peers) / min(times[name]), 2) if peers else None
+
+    return [
+        {
+            "vectors": length,
+            "system": name,
+            "best_ms": round(min(times[name]), 2),
+            "median_ms": round(statistics.median(times[name]), 2),
+            "times_numpy": ratio("numpy", name),
+            "times_maxsim_cpu": ratio("maxsim-cpu", name),
+        }
+        for name in found
+    ]
+
+
+if __name__ == "__main__":
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    os.environ["RAYON_NUM_THREADS"] = "1"  # maxsim-cpu's
+    with threadpool_limits(1):
+        rows = [row for length in (253, 32) for row in measured(length, rounds)]
+    cpu = processor()
+    print(f"{cpu}, one thread, {rounds} rounds, {UNITS} units x {DOCUMENTS:,} documents")
+    if maxsim_cpu is None:
+        print("maxsim-cpu is not installed and was left out")
+    line = "{:>7}  {:<32}{:>8}{:>10}{:>9}{:>14}"
+    print(line.format("vectors", "system", "best ms", "median ms", "x numpy", "x maxsim-cpu"))
+    for row in rows:
+        print(line.format(*("" if value is None else value for value in row.values())))
+    RESULTS.write_text("".join(json.dumps({**row, "cpu": cpu}) + "\n" for row in rows))

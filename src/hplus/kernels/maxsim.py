@@ -1,0 +1,170 @@
+"""Ragged importance-weighted MaxSim: the kernel of the phrase view (eq:phrase_score).
+
+One function, three implementations, chosen once at import: C with AVX2, portable C where the
+processor has no AVX2, and numpy where nothing could be compiled. HPLUS_KERNELS=portable or
+=numpy forces one of the slower two. reference.py is what all are tested against.
+
+In all of them what a document scores does not depend, to the last bit, on the documents beside
+it or on the number of threads. Between them scores differ by rounding; over int8 vectors the
+compiled ones moreover turn each unit of the query into 16-bit codes, whose step is the unit's
+largest number / L, L = min(32767, floor((2^31 - 1) / (128 r))), so that
+
+    |error| <= sum_i |weights[i]| * step_i / 2 * max_u |scales[u]| * sum_k |vectors[u, k]|.
+
+For unit vectors that is below 2e-4 of the sum of the weights at r = 128, and about 1e-6 as a rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+
+from hplus.kernels import numpy_
+from hplus.kernels.reference import Rows, Scales
+from hplus.types import F32, I64
+
+Kernel = Callable[[F32, F32, Rows, Scales | None, I64, I64], F32]
+
+# The widest query: sums of products of 16-bit and 8-bit codes must fit 32 bits.
+MAX_WIDTH = 65_536
+# Multiply-adds that are worth a thread: about a quarter of a millisecond.
+_WORTH_A_THREAD = 1 << 23
+
+
+def weighted_maxsim(
+    query: F32,
+    weights: F32,
+    vectors: Rows,
+    scales: Scales | None,
+    starts: I64,
+    ends: I64,
+    *,
+    threads: int = 1,
+    kernel: str | None = None,
+) -> F32:
+    """Scores of n documents, f32[n]: the sum over query units i of weights[i] times the maximum
+    over the document's rows u of scales[u] * <query[i], vectors[u, :r]>; 0 without rows.
+
+    query f32[q, r], weights f32[q]; vectors f32, f16 or int8 [M, R], R >= r, with contiguous rows,
+    also a read-only memory map; scales f32 or f16 [M], or None for 1; document j has the rows
+    starts[j]:ends[j] (i64), in any order and as often as you like. Up to `threads` threads share
+    the documents if there is enough to do. `kernel` is one of KERNELS, else `implementation()`.
+
+    >>> vectors = np.eye(3, dtype=np.float32)
+    >>> query, weights = vectors[:2], np.array([2, 1], np.float32)
+    >>> starts, ends = np.array([0, 2, 3]), np.array([2, 3, 3])
+    >>> weighted_maxsim(query, weights, vectors, None, starts, ends).tolist()
+    [3.0, 0.0, 0.0]
+    """
+    _check(query, weights, vectors, scales, starts, ends, threads)
+    run = KERNELS[implementation() if kernel is None else kernel]
+    query, weights = np.ascontiguousarray(query), np.ascontiguousarray(weights)
+    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    scales = None if scales is None else np.ascontiguousarray(scales)
+    if threads > 1:
+        rows = np.cumsum(ends - starts)
+        work = int(rows[-1]) * query.size if len(rows) else 0
+        threads = min(threads, len(rows), work // _WORTH_A_THREAD)
+    if threads < 2:
+        return run(query, weights, vectors, scales, starts, ends)
+    shares = rows[-1] * np.arange(1, threads) // threads
+    cuts = np.searchsorted(rows, shares)  # runs of about as many rows
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(
+            partial(run, query, weights, vectors, scales),
+            np.split(starts, cuts),
+            np.split(ends, cuts),
+        )
+        return np.concatenate(list(parts))
+
+
+def implementation() -> str:
+    """Which of KERNELS serves: "C, AVX2", "C, portable" or "numpy"."""
+    return _CHOSEN
+
+
+def _check(
+    query: F32,
+    weights: F32,
+    vectors: Rows,
+    scales: Scales | None,
+    starts: I64,
+    ends: I64,
+    threads: int,
+) -> None:
+    _is(query, "query", "an f32 matrix", 2, "f4")
+    _is(weights, "weights", "an f32 vector", 1, "f4")
+    _is(vectors, "vectors", "an f32, f16 or int8 matrix", 2, "f4", "f2", "i1")
+    if scales is not None:
+        _is(scales, "scales", "an f32 or f16 vector or None", 1, "f4", "f2")
+    _is(starts, "starts", "an i64 vector", 1, "i8")
+    _is(ends, "ends", "an i64 vector", 1, "i8")
+    (units, width), (rows, columns) = query.shape, vectors.shape
+    if width > min(columns, MAX_WIDTH):
+        raise ValueError(
+            f"query has {width} columns, vectors have {columns}; a query may have as many as "
+            f"the vectors and at most {MAX_WIDTH}"
+        )
+    if vectors.size and columns > 1 and vectors.strides[1] != vectors.itemsize:
+        raise ValueError("the rows of vectors must be contiguous; pass np.ascontiguousarray of it")
+    if len(weights) != units:
+        raise ValueError(f"query has {units} units, but there are {len(weights)} weights")
+    if scales is not None and len(scales) != rows:
+        raise ValueError(f"vectors have {rows} rows, but there are {len(scales)} scales")
+    if len(starts) != len(ends):
+        raise ValueError(f"{len(starts)} starts, but {len(ends)} ends")
+    wrong = (starts < 0) | (ends < starts) | (ends > rows)
+    if wrong.any():
+        j = int(wrong.argmax())
+        raise ValueError(
+            f"document {j} has rows {starts[j]}:{ends[j]}; they must lie in 0:{rows}, start first"
+        )
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+
+
+def _is(array: object, name: str, what: str, axes: int, *types: str) -> None:
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name} must be {what}, not a {type(array).__name__}")
+    dtype = array.dtype
+    if array.ndim != axes or dtype.str[1:] not in types or not dtype.isnative:
+        raise ValueError(f"{name} must be {what}, not {dtype} with {array.ndim} axes")
+
+
+def _kernels() -> dict[str, Kernel]:
+    """All that this machine can run, fastest first."""
+    try:
+        from hplus.kernels import _maxsim
+    except ImportError:
+        return {"numpy": numpy_.weighted_maxsim}
+
+    def compiled(portable: bool) -> Kernel:
+        def score(
+            query: F32, weights: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
+        ) -> F32:
+            scores = np.empty(len(starts), np.float32)
+            _maxsim.score(query, weights, vectors, scales, starts, ends, scores, portable)
+            return scores
+
+        return score
+
+    kernels = {"C, AVX2": compiled(False)} if _maxsim.AVX2 else {}
+    return kernels | {"C, portable": compiled(True), "numpy": numpy_.weighted_maxsim}
+
+
+def _choose(wanted: str) -> str:
+    for name in KERNELS:
+        if name.endswith(wanted):
+            return name
+    raise ValueError(
+        f"HPLUS_KERNELS is {wanted!r}, but this installation has: {', '.join(KERNELS)}; "
+        "unset it, or set it to portable or numpy"
+    )
+
+
+KERNELS = _kernels()
+_CHOSEN = _choose(os.environ.get("HPLUS_KERNELS", ""))

@@ -1,0 +1,27 @@
+"""eq:phrase_score as it is written, one document after another: what the fast ones are held to."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hplus.types import F32, I64
+
+Rows = npt.NDArray[np.float32 | np.float16 | np.int8]
+Scales = npt.NDArray[np.float32 | np.float16]
+
+
+def weighted_maxsim(
+    query: F32, weights: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
+) -> F32:
+    """As `hplus.kernels.weighted_maxsim`."""
+    scores = np.zeros(len(starts), np.float32)
+    for document, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if start == end:
+            continue
+        units = vectors[start:end, : query.shape[1]].astype(np.float32)
+        if scales is not None:
+            units *= scales[start:end, None]
+        best = (query @ units.T).max(axis=1)
+        scores[document] = weights.astype(np.float64) @ best.astype(np.float64)
+    return scores
