@@ -2,10 +2,15 @@
 
     HPlusError
     ├── InputError          a text, a list of texts or an option is not what was asked for
-    │   └── BudgetError     a budget or width that cannot be served
+    │   ├── BudgetError     a budget or width that cannot be served
+    │   └── FilterError     a metadata filter that cannot be read; the message shows where
     ├── CheckpointError     a checkpoint folder is damaged, incomplete or of another version
     ├── BackboneError       the encoder's files are missing, changed or not understood
     ├── TermsError          a terminology file cannot be read
+    ├── ModelMismatchError  an index was made by another model than the one at hand
+    ├── StorageError        a disk or database failed; what was confirmed before is safe
+    │   └── IndexBusyError  another process is writing to the index
+    ├── IndexDamagedError   files of an index are missing, cut short or changed
     └── MissingExtraError   an optional package is needed; the message names the extra
 
 Messages say what was expected, what came, where, and what to do.
@@ -24,6 +29,10 @@ class BudgetError(InputError):
     """A budget or width that cannot be served."""
 
 
+class FilterError(InputError):
+    """A metadata filter that cannot be read; the message shows where."""
+
+
 class CheckpointError(HPlusError):
     """A checkpoint folder is damaged, incomplete or of another version."""
 
@@ -38,3 +47,19 @@ class TermsError(HPlusError):
 
 class MissingExtraError(HPlusError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
+
+
+class ModelMismatchError(HPlusError):
+    """An index was made by another model than the one at hand."""
+
+
+class StorageError(HPlusError):
+    """A disk or database failed; what was confirmed before is safe."""
+
+
+class IndexBusyError(StorageError):
+    """Another process is writing to the index."""
+
+
+class IndexDamagedError(HPlusError):
+    """Files of an index are missing, cut short or changed."""

@@ -1,0 +1,1 @@
+"""The index on disk: catalogue, segments, writer and readers."""
