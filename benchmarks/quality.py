@@ -71,14 +71,21 @@ def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
     def rows(
         units: str, kinds: tuple[str, ...], width: int, budgets: list[Budget]
     ) -> Iterator[Any]:
-        """Documents are weighed by the first kind, queries by each in turn."""
-        sides = [bench.units(bench.queries, units, kind, width, ALL) for kind in kinds]
+        """Documents are weighed by the first kind, queries by each in turn.
+
+        *uniform*, as in the paper, counts every query unit once, *length* by its tokens.
+        """
+        token_weights = ["uniform" if kind == "length" else kind for kind in kinds]
+        sides = [bench.units(bench.queries, units, kind, width, ALL) for kind in token_weights]
         # In order of importance the units differ from kind to kind: take them in reading order.
         by_place = [in_reading_order(side) for side in sides]
         everything = bench.units(bench.documents, units, kinds[0], width, ALL)
         for budget in budgets:
             documents = everything if budget == ALL else under(budget, everything)
-            weightings = [side.weights for side in by_place]
+            weightings = [
+                np.ones_like(side.weights) if kind == "uniform" else side.weights
+                for kind, side in zip(kinds, by_place, strict=True)
+            ]
             found = rescore.maxsim_by(by_place[0], documents, weightings)
             vectors = len(documents.weights) / len(bench.ids)
             for kind, scores in zip(kinds, found, strict=True):
@@ -97,7 +104,7 @@ def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
     for width in WIDTHS:
         full = width == WIDTHS[0]
         some = [ALL, *merges, *drops] if full else [ALL, *merges[2:4]]
-        yield from rows("crf", ("head", "idf", "uniform"), width, some)
+        yield from rows("crf", ("head", "idf", "uniform", "length"), width, some)
         yield from rows("tokens", ("idf", "uniform"), width, [ALL, *(pooled if full else [])])
         yield from rows("words", ("idf",), width, [ALL])
         yield from rows("runs", ("idf",), width, [ALL])
@@ -149,11 +156,13 @@ def contrasts() -> Iterator[tuple[str, Row, Row]]:
             pooled = phrase("tokens", weights, Budget(count, policy="ward"))
             yield f"merged to {count} - token pooling to {count} ({weights})", merged, pooled
     yield "learned weights - uniform", phrase("crf", "head"), phrase("crf", "uniform")
+    yield "learned weights - length", phrase("crf", "head"), phrase("crf", "length")
     yield "learned weights - idf", phrase("crf", "head"), phrase("crf", "idf")
     for count in (16, 32):
         budget = Budget(count, policy="merge")
         ours = phrase("crf", "head", budget)
         yield f"merged to {count}: learned - uniform", ours, phrase("crf", "uniform", budget)
+        yield f"merged to {count}: learned - length", ours, phrase("crf", "length", budget)
         yield f"merged to {count}: learned - idf", ours, phrase("crf", "idf", budget)
         yield f"merged to {count} - dropped to {count}", ours, phrase("crf", "head", Budget(count))
 

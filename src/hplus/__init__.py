@@ -13,12 +13,19 @@ if TYPE_CHECKING:
         BackboneError,
         BudgetError,
         CheckpointError,
+        FilterError,
         HPlusError,
+        IndexBusyError,
+        IndexDamagedError,
         InputError,
         MissingExtraError,
+        ModelMismatchError,
+        StorageError,
         TermsError,
     )
+    from hplus.index.index import Index
     from hplus.model import HPlus
+    from hplus.search.searcher import Hit, Results
     from hplus.types import Encoded, Explanation, Scores, Span, Unit
     from hplus.units.select import Budget
     from hplus.units.terms import Terms
@@ -27,6 +34,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "HPlus": "hplus.model",
+    "Index": "hplus.index.index",
+    "Hit": "hplus.search.searcher",
+    "Results": "hplus.search.searcher",
     "Budget": "hplus.units.select",
     "Terms": "hplus.units.terms",
     "Encoded": "hplus.types",
@@ -40,6 +50,11 @@ _HOMES = {
     "CheckpointError": "hplus.errors",
     "BackboneError": "hplus.errors",
     "TermsError": "hplus.errors",
+    "FilterError": "hplus.errors",
+    "ModelMismatchError": "hplus.errors",
+    "StorageError": "hplus.errors",
+    "IndexBusyError": "hplus.errors",
+    "IndexDamagedError": "hplus.errors",
     "MissingExtraError": "hplus.errors",
 }
 
@@ -50,12 +65,20 @@ __all__ = [
     "CheckpointError",
     "Encoded",
     "Explanation",
+    "FilterError",
     "HPlus",
     "HPlusError",
+    "Hit",
+    "Index",
+    "IndexBusyError",
+    "IndexDamagedError",
     "InputError",
     "MissingExtraError",
+    "ModelMismatchError",
+    "Results",
     "Scores",
     "Span",
+    "StorageError",
     "Terms",
     "TermsError",
     "Unit",

@@ -175,6 +175,11 @@ def _find(source: str | os.PathLike[str]) -> Path | None:
     )
 
 
+def _name(folder: Path) -> str:
+    """What loads it again: a built-in one goes by its name, on any machine."""
+    return folder.name if folder.parent == BUILT_IN else str(folder.resolve())
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
@@ -224,7 +229,7 @@ def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Ch
     head = _importance_head(heads, backbone.dim, folder)
     idf = _idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
     loaded = Checkpoint(
-        backbone, recipe, crf, head, idf, adapter, scale, files, str(folder.resolve()), notes
+        backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes
     )
     check(loaded, str(path))
     return loaded

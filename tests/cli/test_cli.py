@@ -17,14 +17,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hplus import Budget, HPlus, __version__
+from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
     app,
     demo,
     encode,
     evaluate,
+    index,
     info,
     score,
+    search,
     segment,
     teach,
     terms,
@@ -298,28 +300,35 @@ def test_the_version(run: Run) -> None:
     assert run("--version")[1] == f"hplus {__version__}\n"
 
 
-def test_every_command_is_helpful(run: Run) -> None:
-    for command, module in (
-        (["segment"], segment),
-        (["score"], score),
-        (["encode"], encode),
-        (["info"], info),
-        (["demo"], demo),
-        (["terms", "check"], terms),
-        (["teach", "labels"], teach),
-        (["train", "heads"], train),
-        (["evaluate", "beir"], evaluate),
-    ):
-        code, out, _ = run(*command, "--help")
-        assert code == 0
-        assert "Example: hplus" in out
-        assert module.EXAMPLE.startswith("Example: hplus " + " ".join(command))
+EXAMPLES = {
+    "segment": segment.EXAMPLE,
+    "score": score.EXAMPLE,
+    "index": index.INDEX_EXAMPLE,
+    "search": search.EXAMPLE,
+    "delete": index.DELETE_EXAMPLE,
+    "compact": index.COMPACT_EXAMPLE,
+    "verify": index.VERIFY_EXAMPLE,
+    "stats": index.STATS_EXAMPLE,
+    "encode": encode.EXAMPLE,
+    "info": info.EXAMPLE,
+    "demo": demo.EXAMPLE,
+    "terms check": terms.EXAMPLE,
+    "teach labels": teach.EXAMPLE,
+    "train heads": train.EXAMPLE,
+    "evaluate beir": evaluate.EXAMPLE,
+}
 
 
-@pytest.mark.parametrize(
-    "module", [segment, score, encode, info, demo, terms, teach, train, evaluate]
-)
-def test_the_examples_of_the_help_run(module: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_every_command_is_helpful(run: Run, command: str) -> None:
+    code, out, _ = run(*command.split(), "--help")
+    assert code == 0
+    assert f"Example: hplus {command}" in out
+    assert EXAMPLES[command].startswith(f"Example: hplus {command} ".rstrip())
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path) -> None:
     for name in ("texts.txt", "notes.txt"):
         (tmp_path / name).write_text("Metformin treats type 2 diabetes.\n")
     (tmp_path / "terms.txt").write_text("type 2 diabetes\n")
@@ -329,8 +338,11 @@ def test_the_examples_of_the_help_run(module: object, tmp_path: Path) -> None:
         write_labels(tmp_path / name, [("notes", labelled)])
     rows = [{"query": f"diabetes {i}", "positive": f"Insulin of type {i}."} for i in range(9)]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    command = module.EXAMPLE.removeprefix("Example: ")  # type: ignore[attr-defined]
-    done = typed(command, cwd=tmp_path)
+    notes = {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."}
+    (tmp_path / "notes.jsonl").write_text(json.dumps(notes))
+    if "notes.hplus" in EXAMPLES[command]:
+        Index.create(tmp_path / "notes.hplus", mini).add(tmp_path / "notes.jsonl")
+    done = typed(EXAMPLES[command].removeprefix("Example: "), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert done.stderr == ""
@@ -338,7 +350,17 @@ def test_the_examples_of_the_help_run(module: object, tmp_path: Path) -> None:
 
 def test_the_demo_shows_every_view() -> None:
     done = typed("hplus demo")
-    for part in ("global", "lexical", "phrase, all units", "merge to 32", "fused", "nDCG@10"):
+    for part in (
+        "global",
+        "lexical",
+        "phrase, all units",
+        "merge to 32",
+        "fused",
+        "nDCG@10",
+        "$ hplus index",
+        "--where",
+        "--explain",
+    ):
         assert part in done.stdout
 
 

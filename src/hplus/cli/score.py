@@ -36,7 +36,7 @@ EXAMPLE = (
     '"Insulin treats type 1 diabetes." --explain'
 )
 # One colour for each query unit and what it matched.
-_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 # Query units below this share of the query's weight are shown together.
 LEAST_SHARE = 0.03
 
@@ -123,14 +123,14 @@ def print_explanation(
     least = LEAST_SHARE * sum(match.weight for match in explanation.phrase)
     matches = [match for match in explanation.phrase if match.weight >= least]
     light = [match for match in explanation.phrase if match.weight < least]
-    coloured = list(zip(matches, cycle(_COLOURS), strict=False))
+    coloured = list(zip(matches, cycle(COLOURS), strict=False))
 
     query_marks = [(span, colour) for match, colour in coloured for span in match.spans]
-    out.print(Text("query     ").append_text(_marked(query, query_marks)))
+    out.print(Text("query     ").append_text(marked(query, query_marks)))
     # A document phrase that several units matched has the colour of the one that gave most.
     rising = sorted(coloured, key=lambda pair: pair[0].contribution)
     marks = [(span, colour) for match, colour in rising for span in match.document_spans]
-    out.print(Text("document  ").append_text(_marked(text, marks)))
+    out.print(Text("document  ").append_text(marked(text, marks)))
     total = explanation.phrase_raw or 1.0
     for match, colour in coloured:
         line = Text(f"  {match.contribution:7.2f}  ")
@@ -153,7 +153,8 @@ def print_explanation(
         out.print(Text(f"  dropped   {lost}{more}", style="grey50"))
 
 
-def _marked(text: str, marks: list[tuple[Span, str]]) -> Text:
+def marked(text: str, marks: list[tuple[Span, str]]) -> Text:
+    """A text on one line with these spans in colour."""
     from rich.text import Text
 
     line = Text(text)

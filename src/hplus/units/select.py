@@ -208,7 +208,10 @@ def _regroup(
     pull = np.sqrt(weights) if policy == "merge" else np.ones_like(weights)
     by_member = np.argsort(group, kind="stable")
     members = np.searchsorted(group[by_member], np.arange(base + 1))
-    sums = segment_sums((vectors * pull[:, None])[by_member], members)
+    means = normalise(segment_sums((vectors * pull[:, None])[by_member], members))
+    # A unit that is alone in its group stays what it is, to the last bit.
+    alone = np.flatnonzero(np.diff(members) == 1)
+    means[alone] = vectors[by_member[members[alone]]]
     totals = np.bincount(group, weights, minlength=base).astype(np.float32)
     first_start = np.full(base, np.iinfo(np.int64).max)
     np.minimum.at(first_start, group, spans[span_offsets[:-1], 0].astype(np.int64))
@@ -220,7 +223,7 @@ def _regroup(
     owner = np.repeat(rank[group], lengths)  # for every span the group that has it
     by_group = np.lexsort((spans[:, 0], owner))
     return Kept(
-        vectors=normalise(sums[order]),
+        vectors=means[order],
         weights=totals[order],
         offsets=group_offsets,
         spans=spans[by_group],

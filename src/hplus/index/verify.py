@@ -1,0 +1,236 @@
+"""An index that audits itself: every byte against its checksum, every row against every array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hplus.errors import StorageError
+from hplus.index.catalogue import load, select, stream
+from hplus.index.segment import Array, Segment, read
+from hplus.index.snapshot import ATTEMPTS, CATALOGUE, SEGMENTS, Part, Snapshot
+from hplus.index.store import Disk, as_storage_error
+from hplus.index.writer import text_hash
+from hplus.search.candidates import phrase_branch
+from hplus.types import I64, item_of_row
+
+SAMPLED = 64
+QUERY_UNITS = 12
+RECALL_AT = 10
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found wrong, one sentence each; and the recall of the approximate path against the
+    exact one on sampled documents taken as queries, None where every search is exact."""
+
+    documents: int
+    segments: int
+    bytes: int
+    problems: list[str]
+    recall: float | None
+
+
+def verify(path: Path, disk: Disk, advance: Callable[[int], None] = lambda _: None) -> Verification:
+    """Reads everything once. An index that cannot even be opened raises IndexDamagedError."""
+    attempt = 1
+    while True:
+        snapshot = Snapshot(path, disk)
+        try:
+            with as_storage_error(path, "verifying"):
+                return _verify(path, disk, snapshot, advance)
+        except StorageError as error:
+            # Overtaken by a compaction that removed a segment: what it wrote instead is read.
+            if not isinstance(error.__cause__, FileNotFoundError) or attempt == ATTEMPTS:
+                raise
+            attempt += 1
+        finally:
+            snapshot.close()
+
+
+def _verify(
+    path: Path, disk: Disk, snapshot: Snapshot, advance: Callable[[int], None]
+) -> Verification:
+    problems = [f"{path / CATALOGUE}: {text}" for text in _catalogue(snapshot)]
+    for part in snapshot.parts:
+        file = path / SEGMENTS / part.row.file
+        sound = True
+        for problem in _segment(disk, file, part):
+            problems.append(f"{file}: {problem}")
+            sound = False
+        if sound:
+            problems += [f"{file}: {problem}" for problem in _documents(snapshot, part)]
+        advance(part.row.documents)
+    recall = None if problems else _recall(snapshot)
+    return Verification(
+        documents=sum(int(part.alive.sum()) for part in snapshot.parts),
+        segments=len(snapshot.parts),
+        bytes=sum(part.row.bytes for part in snapshot.parts),
+        problems=problems,
+        recall=recall,
+    )
+
+
+def _catalogue(snapshot: Snapshot) -> Iterator[str]:
+    for (text,) in select(snapshot.connection, "PRAGMA integrity_check"):
+        if text != "ok":
+            yield text
+    known = {part.row.number for part in snapshot.parts}
+    counts = dict(
+        select(snapshot.connection, "SELECT segment, COUNT(*) FROM documents GROUP BY segment")
+    )
+    for number in sorted(set(counts) - known, key=str):
+        yield f"{counts[number]} documents are said to lie in segment {number}, which is not there"
+    ((neither,),) = select(
+        snapshot.connection, "SELECT COUNT(*) FROM documents WHERE deleted NOT IN (0, 1)"
+    )
+    if neither:
+        yield f"{neither} documents are neither deleted nor not"
+    for part in snapshot.parts:
+        found = counts.get(part.row.number, 0)
+        if found != part.row.documents:
+            yield (
+                f"segment {part.row.number} has {part.row.documents} documents, but {found} rows"
+            )
+
+
+def _segment(disk: Disk, file: Path, part: Part) -> Iterator[str]:
+    if disk.digest(file) != part.row.sha256:
+        yield "the checksum is not the one it was written with"
+        return
+    segment = part.segment
+    n = len(segment)
+    if len(segment.weights) != part.row.units:
+        yield f"it has {len(segment.weights)} units, the catalogue says {part.row.units}"
+    for name in ("weights", "dropped_weights", "importance", "kept", "lexical_weights"):
+        if not np.isfinite(values := getattr(segment, name)).all() or (values < 0).any():
+            yield f"{name} has numbers that are negative or not finite"
+    for name in ("scales", "global_scales"):
+        if (scales := getattr(segment, name)) is not None and not np.isfinite(scales).all():
+            yield f"{name} has numbers that are not finite"
+    for name in ("vectors", "global_vectors"):
+        if (vectors := getattr(segment, name)).dtype != np.int8 and not _finite(vectors):
+            yield f"{name} has numbers that are not finite"
+    if not _falling(segment):
+        yield "units of a document are not in order of importance"
+    for kind, owners, ends in (
+        ("span", segment.offsets, segment.span_offsets),
+        ("dropped", segment.dropped_offsets, segment.dropped_span_offsets),
+    ):
+        counts = getattr(segment, f"{kind}_counts").astype(np.int64)
+        found = np.bincount(item_of_row(owners), counts, minlength=n).astype(np.int64)
+        if not np.array_equal(found, np.diff(ends)):
+            yield f"{kind}_counts do not add up to the spans of each document"
+    yield from _lists(segment.lexical_documents, segment.lexical_offsets, n, "lexical_documents")
+    if (np.diff(segment.lexical_ids) <= 0).any():
+        yield "lexical_ids are not ascending"
+    for prefix in ("", "global_"):
+        documents = getattr(segment, f"{prefix}list_documents")
+        if documents is not None:
+            offsets = getattr(segment, f"{prefix}list_offsets")
+            yield from _lists(documents, offsets, n, f"{prefix}list_documents")
+
+
+def _lists(documents: Array, offsets: I64, n: int, name: str) -> Iterator[str]:
+    """Every list ascends and names only documents that are there."""
+    if documents.max(initial=0) >= n and len(documents):
+        yield f"{name} names documents beyond the {n} that are there"
+    steps = np.diff(documents.astype(np.int64))
+    ends = offsets[1:-1]
+    steps[ends[(ends > 0) & (ends < len(documents))] - 1] = 1
+    if (steps <= 0).any():
+        yield f"{name} has a list that is not ascending"
+
+
+def _falling(segment: Segment) -> bool:
+    steps = np.diff(segment.weights)
+    ends = segment.offsets[1:-1]
+    steps[ends[(ends > 0) & (ends < len(segment.weights))] - 1] = 0
+    return bool((steps <= 0).all())
+
+
+def _finite(vectors: Array) -> bool:
+    return all(
+        bool(np.isfinite(vectors[first : first + 65_536]).all())
+        for first in range(0, len(vectors), 65_536)
+    )
+
+
+def _documents(snapshot: Snapshot, part: Part) -> Iterator[str]:
+    """Each place has the row that its number says; the row is sound; spans stay in the text."""
+    segment = part.segment
+    rows = stream(
+        snapshot.connection,
+        "SELECT place, number, id, hash, text, metadata FROM documents WHERE segment = ? "
+        "ORDER BY place",
+        (part.row.number,),
+    )
+    ids: list[str] = []
+    lengths = np.zeros(len(segment), np.int64)
+    for place, number, id_, digest, text, metadata in rows:
+        if place != len(ids) or place >= len(segment):
+            break
+        if number != segment.numbers[place]:
+            yield "its documents are not those that the catalogue says"
+            return
+        if not isinstance(id_, str) or not isinstance(text, str):
+            yield f"the id or the text of document {number} is no text"
+            return
+        if text_hash(text) != digest:
+            yield f"the text of {id_!r} is not the one it was added with"
+        try:
+            load(metadata)
+        except ValueError as error:
+            yield f"the metadata of {id_!r} cannot be read: {error}"
+        ids.append(id_)
+        lengths[place] = len(text)
+    if len(ids) != len(segment):
+        yield "the places of its documents in the catalogue are not 0, 1, 2 …"
+        return
+    for kind, ends in (("span", segment.span_offsets), ("dropped", segment.dropped_span_offsets)):
+        starts = getattr(segment, f"{kind}_starts").astype(np.int64)
+        beyond = starts + getattr(segment, f"{kind}_lengths")
+        document = item_of_row(ends)
+        # Encodings may have come without their texts.
+        wrong = (beyond > lengths[document]) & (lengths[document] > 0)
+        if wrong.any():
+            yield f"a unit of {ids[document[wrong][0]]!r} lies beyond the end of its text"
+
+
+def _recall(snapshot: Snapshot) -> float | None:
+    """Share of the exact top ten that the approximate path finds."""
+    from hplus.search import candidates
+
+    if snapshot.units <= candidates.SCANNED or not any(
+        part.segment.centroids is not None for part in snapshot.parts
+    ):
+        return None
+    allowed = snapshot.allowed(None)
+    alive = np.concatenate(
+        [
+            np.flatnonzero(mask) + first
+            for mask, first in zip(allowed, snapshot.first.tolist(), strict=False)
+        ]
+    )
+    chosen = np.sort(np.random.default_rng(13).permutation(alive)[:SAMPLED])
+    found = asked = 0
+    for part, places in candidates.by_part(snapshot, chosen):
+        for place in places:
+            query = read(
+                snapshot.parts[part].segment, np.array([place]), terms=np.empty(0, np.int32)
+            )
+            query = query.at(budget=QUERY_UNITS)
+            exact, near = (
+                set(
+                    phrase_branch(snapshot, query, RECALL_AT, allowed, 1, budget=None, exact=exact)[
+                        0
+                    ].tolist()
+                )
+                for exact in (True, False)
+            )
+            found += len(exact & near)
+            asked += len(exact)
+    return found / asked if asked else None

@@ -1,0 +1,209 @@
+"""What a search should find, by brute force over the encodings themselves.
+
+The oracle of all index tests: `fusion.score` over what was given to the index, ranked by score,
+ties by id; and, for what a stored format rounds, a bound that follows from the format alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from builders import random_encoded, random_vectors, text_of_words
+from hplus.index.index import Index
+from hplus.index.segment import FORMATS, Format
+from hplus.index.store import Disk
+from hplus.search.searcher import Results
+from hplus.types import F32, F64, Encoded, item_of_row
+from hplus.views import fusion, lexical
+
+ALPHAS = {"global": 0.5, "phrase": 1.0, "lexical": 0.2}
+# Sums of float32 products of unit vectors of up to some dozen numbers.
+ROUNDING = 2e-6
+TEXT = text_of_words(200)
+
+
+class QuickDisk(Disk):
+    """Waits for no disk: durability is tested elsewhere."""
+
+    def sync(self, path: Path) -> None:
+        pass
+
+    def connect(self, path: Path, *, write: bool) -> sqlite3.Connection:
+        connection = super().connect(path, write=write)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A query and documents; documents i and j are equal where copies[i] == copies[j].
+
+    Segments end at the cuts. Document i has the metadata {"n": i}.
+    """
+
+    query: Encoded
+    documents: Encoded
+    ids: list[str]
+    copies: list[int]
+    cuts: list[int]
+    format: Format
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@st.composite
+def corpora(
+    draw: st.DrawFn,
+    *,
+    formats: Sequence[Format] = FORMATS,
+    documents: int = 12,
+    merged: bool | None = None,
+) -> Corpus:
+    """Ragged documents, some without units or terms, some twice; ids in no order."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    width, global_width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=documents))
+    some = random_encoded(
+        random,
+        lengths,
+        width,
+        dropped=[length // 2 for length in lengths],
+        merged=draw(st.booleans()) if merged is None else merged,
+    )
+    query = random_encoded(random, [draw(st.integers(0, 5))], width)
+    copies = draw(
+        st.lists(st.integers(0, len(lengths) - 1), min_size=len(lengths), max_size=documents)
+    )
+    n = len(copies)
+    some = replace(some, global_=random_vectors(random, len(some), global_width))
+    return Corpus(
+        query=replace(query, global_=random_vectors(random, 1, global_width)),
+        documents=some.take(np.array(copies)),
+        ids=[f"d{number:02d}" for number in draw(st.permutations(range(n)))],
+        copies=copies,
+        cuts=draw(st.lists(st.integers(0, n), max_size=3)),
+        format=draw(st.sampled_from(formats)),
+    )
+
+
+@contextmanager
+def index_of(corpus: Corpus, **settings: Any) -> Iterator[Index]:
+    """An index of the corpus, segment by segment, in a folder that goes again."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "width": corpus.documents.vectors.shape[1],
+            "global_width": corpus.documents.global_.shape[1],
+            "format": corpus.format,
+            "fusion": ALPHAS,
+        } | settings
+        index = Index.create(
+            Path(folder) / "index", fingerprint="none", disk=QuickDisk(), **settings
+        )
+        with index:
+            for first, last in pairwise(sorted({0, len(corpus), *corpus.cuts})):
+                index.add_encoded(
+                    corpus.ids[first:last],
+                    corpus.documents[first:last],
+                    texts=[TEXT] * (last - first),
+                    metadata=[{"n": i} for i in range(first, last)],
+                )
+            yield index
+
+
+def row_errors(rows: F32, format: Format, width: int) -> F64:
+    """How far the first `width` numbers of a stored row may lie from those given, as a length.
+
+    int8: each number by half a step, the step being the largest number of the row / 127, itself
+    rounded to float16 and never below 6.2e-5. f16: each number by 2^-11 of itself, or by half of
+    the smallest float16. A prefix is renormalised, which at most doubles the error in proportion
+    to its length: |a/|a| - b/|b|| <= 2 |a - b| / |a|.
+    """
+    prefix = np.linalg.norm(rows[:, :width].astype(np.float64), axis=1)
+    if format == "int8":
+        largest = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
+        errors = np.sqrt(width) / 2 * np.maximum(largest / 127, 6.2e-5) * (1 + 2**-10)
+    elif format == "f16":
+        errors = 2**-11 * prefix + np.sqrt(width) * 2**-25
+    else:
+        errors = np.zeros(len(rows))
+    return errors if width == rows.shape[1] else 2 * errors / prefix
+
+
+def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str, F64]:
+    """How far the normalised scores of an index may lie from brute force, f64[n] a view.
+
+    A cosine with a unit vector moves by no more than the row does, a maximum by no more than the
+    largest of its arguments, and a weighted mean of maxima by no more than the largest of those.
+    Lexical weights are float16 in every format: off by 2^-11, half of the smallest one, or what
+    lies beyond the largest. `query` at the width of the search, `documents` as stored.
+    """
+    width = query.vectors.shape[1]
+    units = row_errors(documents.vectors, format, width)
+    weights = documents.lexical_weights.astype(np.float64)
+    off = np.maximum(np.maximum(weights * 2**-11, 2**-25), weights - 65504)
+    there = np.searchsorted(query.lexical_ids, documents.lexical_ids)
+    shared = np.isin(documents.lexical_ids, query.lexical_ids)
+    products = off[shared] * query.lexical_weights[there[shared]]
+    text = item_of_row(documents.lexical_offsets)[shared]
+    sums = np.bincount(text, products, minlength=len(documents))
+    return {
+        "global": row_errors(documents.global_, format, documents.global_.shape[1]) + ROUNDING,
+        "phrase": np.array([units[a:b].max(initial=0) for a, b in pairwise(documents.offsets)])
+        + ROUNDING,
+        "lexical": sums * (1 + ROUNDING) / lexical.scale(query),
+    }
+
+
+def assert_found(
+    results: Results,
+    corpus: Corpus,
+    alphas: Mapping[str, float],
+    *,
+    k: int,
+    allowed: Collection[int] | None = None,
+    budget: int | None = None,
+    width: int | None = None,
+) -> None:
+    """The hits are the k best of the documents allowed, in order, with the scores they have."""
+    query = corpus.query.at(width=width)
+    expected = fusion.score(query, corpus.documents.at(budget=budget, width=width), alphas)
+    views = {"global": expected.global_, "phrase": expected.phrase, "lexical": expected.lexical}
+    errors = view_errors(query, corpus.documents, corpus.format)
+    error = sum(alpha * errors[view] for view, alpha in alphas.items())
+    may = set(range(len(corpus)) if allowed is None else allowed)
+    if set(alphas) == {"lexical"}:  # whoever shares no token is not found at all
+        may &= set(np.flatnonzero(expected.lexical > 0).tolist())
+    place = {id_: i for i, id_ in enumerate(corpus.ids)}
+    found = [place[hit.id] for hit in results]
+    assert len(found) == min(k, len(may))
+    assert set(found) <= may
+    order = [(-hit.score, hit.id) for hit in results]
+    assert order == sorted(order)
+    for hit, i in zip(results, found, strict=True):
+        assert abs(hit.score - expected.fused[i]) <= error[i]
+        assert set(hit.views) == set(alphas)
+        for view, score in hit.views.items():
+            assert abs(score - views[view][i]) <= errors[view][i]
+    by_copy: dict[int, list[tuple[str, float | None]]] = {}
+    scores: list[float | None] = [None] * len(corpus)
+    for hit, i in zip(results, found, strict=True):
+        scores[i] = hit.score
+    for i in sorted(may):
+        by_copy.setdefault(corpus.copies[i], []).append((corpus.ids[i], scores[i]))
+        if scores[i] is None:
+            assert expected.fused[i] <= results[-1].score + error[i]
+    for equal in by_copy.values():  # one score, and the smallest ids are those found
+        given = [score for _, score in sorted(equal)]
+        assert len(set(given) - {None}) <= 1
+        assert given == sorted(given, key=lambda score: score is None)

@@ -1,0 +1,207 @@
+"""`hplus index`, `search`, `delete`, `compact`, `verify`, `stats` as typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hplus import HPlus, Index
+
+Run = Callable[..., tuple[int, str, str]]
+
+NOTES = [
+    {"_id": "a", "title": "Metformin", "text": "Metformin treats type 2 diabetes.", "year": 2021},
+    {"_id": "b", "title": "Insulin", "text": "Insulin treats type 1 diabetes.", "year": 2015},
+    {"_id": "c", "text": "Heart failure with reduced ejection fraction.", "year": 2023},
+]
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return write(tmp_path / "notes.jsonl", NOTES)
+
+
+@pytest.fixture(scope="module")
+def made(mini: HPlus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("made") / "notes.hplus"
+    with Index.create(path, mini) as index:
+        index.add(NOTES)
+    return path
+
+
+@pytest.fixture
+def index(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "notes.hplus"))
+
+
+def test_index_then_again_then_changed(run: Run, notes: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.hplus"
+    code, out, err = run("index", notes, target)
+    assert (code, err) == (0, "")
+    assert "3 added, 0 replaced, 0 unchanged; 3 documents" in out
+    assert "tokens read" in out
+    assert "100.0% of the importance kept" in out
+    assert "0 added, 0 replaced, 3 unchanged" in run("index", notes, target)[1]
+    write(notes, [*NOTES[:2], {**NOTES[2], "text": "Heart failure."}, {"_id": "d", "text": "x"}])
+    report = json.loads(run("index", notes, target, "--json")[1])
+    changes = {name: report[name] for name in ("added", "updated", "unchanged", "documents")}
+    assert changes == {"added": 1, "updated": 1, "unchanged": 2, "documents": 4}
+
+
+def test_a_missing_source_makes_no_index(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("index", tmp_path / "nowhere.jsonl", tmp_path / "out.hplus")
+    assert code == 2
+    assert "nowhere.jsonl is missing" in err
+    assert not (tmp_path / "out.hplus").exists()
+
+
+def test_settings_of_an_index_are_fixed(run: Run, notes: Path, index: Path) -> None:
+    code, _, err = run("index", notes, index, "--budget", "4")
+    assert code == 2
+    assert "hplus compact" in err
+
+
+def test_bad_rows_stop_or_are_skipped(run: Run, notes: Path, tmp_path: Path) -> None:
+    with notes.open("a") as file:
+        file.write('{"_id": "bad"}\n')
+        file.write('{"_id": "e", "text": "fine"}\n')
+    code, _, err = run("index", notes, tmp_path / "stop.hplus")
+    assert code == 2
+    assert "notes.jsonl:4" in err
+    assert len(Index.open(tmp_path / "stop.hplus")) == 3  # what came before is kept
+    code, out, err = run("index", notes, tmp_path / "skip.hplus", "--on-error", "skip")
+    assert code == 0
+    assert "4 added" in out
+    assert err.startswith("skipped: ")
+    assert "notes.jsonl:4" in err
+
+
+def test_search_for_people(run: Run, made: Path) -> None:
+    code, out, err = run("search", made, "type 2 diabetes", "-k", "2")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith(" 1  a  ")
+    assert "Metformin treats type 2 diabetes." in lines[1]
+    assert lines[2].startswith(" 2  b  ")
+    assert lines[-1] == "3 candidates; global exact, phrase exact"
+
+
+def test_search_explained(run: Run, made: Path) -> None:
+    _, out, _ = run("search", made, "type 2 diabetes", "-k", "1", "--explain")
+    assert "1  a  fused" in out
+    assert "type 2 diabetes  0." in out
+
+
+def test_search_json(run: Run, made: Path) -> None:
+    _, out, _ = run("search", made, "type 2 diabetes", "-k", "2", "--json", "--width", "64")
+    found = json.loads(out)
+    assert list(found) == ["query", "hits", "paths", "candidates"]
+    assert [list(hit) for hit in found["hits"]] == [
+        ["id", "score", "views", "text", "metadata"]
+    ] * 2
+    assert list(found["hits"][0]["views"]) == ["global", "phrase", "lexical"]
+    assert found["hits"][0]["metadata"] == {"title": "Metformin", "year": 2021}
+    _, out, _ = run("search", made, "type 2", "--json", "--explain", "--view", "phrase")
+    assert json.loads(out)["hits"][0]["explanation"]["phrase"]
+
+
+def test_filters(run: Run, made: Path) -> None:
+    _, out, _ = run("search", made, "diabetes", "--json", "--where", "year < 2020")
+    assert [hit["id"] for hit in json.loads(out)["hits"]] == ["b"]
+    code, out, err = run("search", made, "diabetes", "--where", "year > 3000")
+    assert (code, err) == (1, "nothing found\n")
+    code, _, err = run("search", made, "diabetes", "--where", "year >")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("^")
+
+
+def test_the_prompt_reads_a_query_a_line(
+    run: Run, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("type 2 diabetes\n\nheart failure\n"))
+    code, out, err = run("search", made, "-k", "1", "--json")
+    assert (code, err) == (0, "")
+    found = [json.loads(line)["hits"][0]["id"] for line in out.splitlines()]
+    assert found == ["a", "c"]
+
+
+def test_a_mistake_at_the_prompt_ends_nothing(
+    run: Run, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("type 2\nheart\n"))
+    code, out, err = run("search", made, "--budget", "99", "--json")
+    assert (code, out) == (0, "")
+    assert err.count("error: budget 99 asked, but the index keeps 32") == 2
+
+
+def test_a_whole_set_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
+    queries = write(
+        tmp_path / "queries.jsonl",
+        [{"_id": "q1", "text": "type 2 diabetes"}, {"_id": "q2", "text": "heart failure"}],
+    )
+    target = tmp_path / "run.trec"
+    code, out, err = run("search", made, "--queries", queries, "--trec", target, "-k", "2")
+    assert (code, out) == (0, "")
+    assert "2 queries over 3 documents" in err
+    rows = [line.split() for line in target.read_text().splitlines()]
+    assert [row[:4] for row in rows if row[3] == "1"] == [
+        ["q1", "Q0", "a", "1"],
+        ["q2", "Q0", "c", "1"],
+    ]
+    assert len(rows) == 4
+    assert run("search", made, "--queries", queries)[0] == 2
+
+
+def test_delete_compact_verify_stats(run: Run, index: Path) -> None:
+    assert run("delete", index, "b")[:2] == (0, f"{index}: 1 deleted\n")
+    code, out, err = run("delete", index, "b", "zz")
+    assert (code, out) == (1, f"{index}: 0 deleted\n")
+    assert err == "not in the index: b and 1 more\n"
+    assert "2 documents in 1 segment" in run("compact", index, "--budget", "2", "--width", "64")[1]
+    found = json.loads(run("stats", index, "--json")[1])
+    assert (found["documents"], found["deleted"], found["units"]) == (2, 0, 4)
+    assert found["smaller"][-1] == {"budget": 2, "width": 64, "bytes": 4 * 66}
+    assert "2 documents, 0 deleted, 4 units (2.0 a document)" in run("stats", index)[1]
+    code, out, _ = run("verify", index)
+    assert code == 0
+    assert "sound; 2 documents" in out
+    assert run("compact", index, "--budget", "8")[0] == 2
+
+
+def test_damage_has_an_exit_code_of_its_own(run: Run, index: Path) -> None:
+    (segment,) = (index / "segments").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[-5] ^= 1
+    segment.write_bytes(data)
+    code, out, _ = run("verify", index)
+    assert code == 3
+    assert "damaged: " in out
+    assert json.loads(run("verify", index, "--json")[1])["problems"]
+    segment.write_bytes(data[:100])
+    code, _, err = run("search", index, "diabetes")
+    assert code == 3
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["search", "delete", "compact", "verify", "stats"])
+def test_what_is_no_index_is_said(run: Run, tmp_path: Path, command: str) -> None:
+    arguments = ["x"] if command in ("search", "delete") else []
+    code, out, err = run(command, tmp_path / "nowhere", *arguments)
+    assert (code, out) == (2, "")
+    assert "is not an index; make one with `hplus index" in err
+
+
+def test_an_empty_query_is_refused(run: Run, made: Path) -> None:
+    assert run("search", made, " ")[0] == 2
