@@ -203,7 +203,9 @@ def test_killed_at_any_moment(server: Server, path: Path, kills: int) -> None:
     confirmed = interrupted = 0
     for seed in range(kills):
         server.start("change", path, seed)
-        time.sleep(draw.uniform(0, 0.2))
+        for _ in range(draw.randint(0, 8)):  # some way into its work, however slow the machine is
+            server.read()
+        time.sleep(draw.uniform(0, 0.02))
         told = server.kill()
         for line in told:
             if line.startswith("begin"):

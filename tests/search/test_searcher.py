@@ -21,6 +21,7 @@ from hplus.index.index import Index
 from hplus.index.segment import FORMATS, Format
 from hplus.search.searcher import MARGIN, View
 from hplus.types import Encoded, Explanation, concatenate
+from hplus.units.pool import normalise
 from hplus.units.select import Budget
 from hplus.views import fusion
 
@@ -92,6 +93,25 @@ def test_the_best_of_more_documents_than_are_scored_twice(format: Format) -> Non
                     results = index.search(asked.query, view=view, k=2, **options)
                     alphas = ALPHAS if view == "hybrid" else {view: 1.0}
                     assert_found(results, asked, alphas, k=2, **options)
+
+
+def test_candidates_too_are_ranked_under_the_budget_of_the_search() -> None:
+    """Forty documents whose second unit is the query's, and one whose only unit is half of it."""
+    query = np.eye(8, dtype=np.float32)[:1]
+    weak, half = np.eye(8, dtype=np.float32)[1:2], normalise(query + 1.7 * np.eye(8)[2:3])
+    corpus = plain([*[2] * 40, 1])
+    vectors = np.concatenate([*[weak, query] * 40, half]).astype(np.float32)
+    corpus = replace(
+        corpus,
+        query=replace(corpus.query[0].at(budget=1), vectors=query),
+        documents=replace(corpus.documents, vectors=vectors),
+    )
+    with index_of(corpus) as index:
+        for view in ("phrase", "hybrid"):
+            alphas = {"phrase": 1.0} if view == "hybrid" else None
+            (hit,) = index.search(corpus.query, view=view, alphas=alphas, k=1, budget=1)
+            assert hit.id == "d040"
+        assert index.search(corpus.query, view="phrase", k=1)[0].id == "d000"
 
 
 @some
