@@ -205,7 +205,6 @@ def test_a_share_of_importance_is_taken_once(tmp_path: Path, policy: Any) -> Non
         assert np.diff(stored(index).offsets).tolist() == [6, 10]
 
 
-@pytest.mark.xfail(strict=True, reason="writer: a smaller share is not taken at all")
 @pytest.mark.parametrize("policy", ["drop", "merge"])
 def test_a_smaller_share_is_what_is_left_after_compacting_to_it(
     tmp_path: Path, policy: Any
@@ -222,7 +221,6 @@ def test_a_smaller_share_is_what_is_left_after_compacting_to_it(
         assert (left < [6, 10]).all()
 
 
-@pytest.mark.xfail(strict=True, reason="writer: whether a share is taken depends on the batch")
 def test_a_share_is_taken_of_each_document_whatever_stands_beside_it(tmp_path: Path) -> None:
     whole, cut = even(12), even(20).at(budget=15)
     options: dict[str, Any] = {"width": 8, "global_width": 8, "fingerprint": "x"}

@@ -86,7 +86,8 @@ class Snapshot:
         """For each segment which documents may be found: alive, and passing the filter."""
         if where is None:
             return [part.alive for part in self.parts]
-        if where not in self._filtered:
+        masks = self._filtered.get(where)
+        if masks is None:
             condition, values = filters.compile(filters.parse(where))
             found = catalogue.select(
                 self.connection,
@@ -98,7 +99,7 @@ class Snapshot:
             for part, mask in zip(self.parts, masks, strict=True):
                 mask[places[part.row.number]] = True
             self._filtered = {where: masks}  # the last one is the likely next one
-        return self._filtered[where]
+        return masks
 
     def numbers(self, documents: I64) -> I64:
         """The catalogue's numbers of documents numbered across the segments."""

@@ -41,7 +41,7 @@ class Disk:
             return  # Windows has no handle of a folder that could be synced
         handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
         try:
-            os.fsync(handle)
+            _sync(handle)
         finally:
             os.close(handle)
 
@@ -80,6 +80,7 @@ class Disk:
         if write:
             try:
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA fullfsync = ON")  # macOS, see _sync
             except BaseException:
                 connection.close()
                 raise
@@ -111,6 +112,9 @@ if os.name == "nt":  # pragma: no cover
 
     def _unlock(handle: int) -> None:
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+    def _sync(handle: int) -> None:
+        os.fsync(handle)
 else:
     import fcntl
 
@@ -122,6 +126,12 @@ else:
 
     def _unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
+
+    def _sync(handle: int) -> None:
+        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's own memory
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(handle)
 
 
 def _busy(index: Path) -> IndexBusyError:

@@ -20,6 +20,8 @@ from hplus.types import I64, item_of_row
 SAMPLED = 64
 QUERY_UNITS = 12
 RECALL_AT = 10
+# What a search has by default: its best ten come from so many candidates.
+POOL = 1000
 
 
 @dataclass(frozen=True)
@@ -223,14 +225,8 @@ def _recall(snapshot: Snapshot) -> float | None:
                 snapshot.parts[part].segment, np.array([place]), terms=np.empty(0, np.int32)
             )
             query = query.at(budget=QUERY_UNITS)
-            exact, near = (
-                set(
-                    phrase_branch(snapshot, query, RECALL_AT, allowed, 1, budget=None, exact=exact)[
-                        0
-                    ].tolist()
-                )
-                for exact in (True, False)
-            )
-            found += len(exact & near)
-            asked += len(exact)
+            best, _ = phrase_branch(snapshot, query, RECALL_AT, allowed, 1, budget=None, exact=True)
+            near, _ = phrase_branch(snapshot, query, POOL, allowed, 1, budget=None, exact=False)
+            found += len(np.intersect1d(best, near))
+            asked += len(best)
     return found / asked if asked else None

@@ -25,7 +25,7 @@ from hplus.index.snapshot import CATALOGUE, LOCK, SEGMENTS, Part, Snapshot
 from hplus.index.sources import Document
 from hplus.index.store import Disk, as_storage_error
 from hplus.texts import STEP_CHARACTERS, STEP_TEXTS
-from hplus.types import Coverage, Encoded
+from hplus.types import Coverage, Encoded, concatenate, item_of_row
 from hplus.units.pool import normalise
 from hplus.units.select import Budget, narrow, shrink
 
@@ -342,7 +342,7 @@ class Writer:
                     places = alive[first : first + CHUNK]
                     encoded = read(part.segment, places)
                     if settings != self.settings:
-                        encoded = _smaller(encoded, settings)
+                        encoded = _smaller(encoded, self.settings, settings)
                     builder.add(part.segment.numbers[places], encoded)
                     advance(len(places))
                     if builder.bytes >= SEGMENT_BYTES:
@@ -444,22 +444,27 @@ def _steps(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield step
 
 
-def _smaller(encoded: Encoded, settings: Settings) -> Encoded:
+def _smaller(encoded: Encoded, old: Settings, new: Settings) -> Encoded:
     """A stored encoding at smaller widths and budget; merging works on the stored vectors."""
-    if settings.global_width < encoded.global_.shape[1]:
-        encoded = replace(encoded, global_=normalise(encoded.global_[:, : settings.global_width]))
+    if new.global_width < encoded.global_.shape[1]:
+        encoded = replace(encoded, global_=normalise(encoded.global_[:, : new.global_width]))
     # Stored vectors have lost their exact length to rounding.
-    encoded = narrow(replace(encoded, vectors=normalise(encoded.vectors)), settings.width)
-    return _under(settings.budget, encoded)
+    encoded = narrow(replace(encoded, vectors=normalise(encoded.vectors)), new.width)
+    taken = new.budget.share == old.budget.share and new.budget.policy != "drop"
+    return shrink(encoded, replace(new.budget, share=None) if taken else new.budget)
 
 
 def _under(budget: Budget, encoded: Encoded) -> Encoded:
-    """An encoding under a budget; a share of importance is not taken again of what it left."""
-    coverage = encoded.coverage
-    dropped = coverage.kept < coverage.importance * np.float32(1 - 1e-5)
-    if budget.share is not None and (dropped.any() or len(encoded.spans) > len(encoded.weights)):
-        budget = replace(budget, share=None)
-    return shrink(encoded, budget)
+    """An encoding under a budget; a text that was merged already has had its share taken."""
+    counts = np.diff(encoded.span_offsets)
+    merged = np.zeros(len(encoded), np.bool_)
+    merged[item_of_row(encoded.offsets)[counts > 1]] = True
+    if budget.share is None or not merged.any():
+        return shrink(encoded, budget)
+    parts = [np.flatnonzero(merged), np.flatnonzero(~merged)]
+    once = replace(budget, share=None)
+    halves = [shrink(encoded.take(parts[0]), once), shrink(encoded.take(parts[1]), budget)]
+    return concatenate(halves).take(np.argsort(np.concatenate(parts)))
 
 
 def _finished(part: Part) -> bool:

@@ -75,14 +75,18 @@ def order_of_importance(weights: F32, offsets: I64) -> I64:
     return np.lexsort((-weights, item_of_row(offsets))).astype(np.int64)
 
 
-def within(budget: Budget, weights: F32, offsets: I64) -> Bool:
-    """Which units of a batch, already in order of importance, the budget pays for."""
+def within(budget: Budget, weights: F32, offsets: I64, lost: F64 | float = 0.0) -> Bool:
+    """Which units of a batch, already in order of importance, the budget pays for.
+
+    lost f64[n]: importance of units that an earlier budget dropped; a share is one of all.
+    """
     text = item_of_row(offsets)
     paid = np.ones(len(weights), np.bool_)
     if budget.count is not None:
         paid &= np.arange(len(weights)) - offsets[text] < budget.count
     if budget.share is not None:
         total, before = _sums(weights, offsets)
+        total = total + lost
         # A unit is needed while those before it fall short of the share.
         paid &= before < budget.share * total[text] * (1 - 1e-9)
     return paid
@@ -145,9 +149,11 @@ def _keep(encoded: Encoded, paid: Bool) -> Encoded:
 def shrink(encoded: Encoded, budget: Budget) -> Encoded:
     """A stored encoding under a smaller budget by any policy, from its vectors alone.
 
-    Of an encoding that kept every unit, this is what a fresh encoding under the budget gives.
+    Of an encoding that kept every unit, or dropped some, this is what a fresh encoding under the
+    budget gives.
     """
-    paid = within(budget, encoded.weights, encoded.offsets)
+    lost, _ = _sums(encoded.dropped_weights, encoded.dropped_offsets)
+    paid = within(budget, encoded.weights, encoded.offsets, lost)
     if budget.policy == "drop" or bool(paid.all()):
         return _keep(encoded, paid)
     kept = _regroup(
