@@ -6,7 +6,8 @@ One protocol: texts cut at 256 tokens, the model's own global top 1,000 rescored
 query and document cut alike. Frozen rows weigh by idf over the corpus. `quality.jsonl` gets a row a
 set, `differences.jsonl` the paired differences on the macro of all sets, with intervals. Of a set
 with more than 500 queries a seeded sample is taken: about twenty minutes on two cores once the
-states are in the cache; `--queries 3000` takes them all and over an hour.
+states are in the cache; `--queries 3000` takes them all and over an hour. Sets that are finished
+stay in the cache too: stopped, it goes on with the next one.
 """
 
 from __future__ import annotations
@@ -182,13 +183,19 @@ def main() -> None:
         model = HPlus(options.model, long="cut")
         fingerprint = model.fingerprint
         data = sample(read_beir(options.data / name, split), options.queries)
-        bench = Bench(model, data, options.cache)
-        for row, vectors, ndcg in measure(bench):
-            values.setdefault(row, {})[name] = ndcg
-            line = {"set": name, "split": split, **vars(row), "vectors": round(vectors, 1)}
+        kept = options.cache / f"quality-{name}-{split}-{len(data.queries)}-{fingerprint}.json"
+        if not kept.exists():  # a run that was stopped goes on with the next set
+            found = [
+                [vars(row), n, list(ndcg)]
+                for row, n, ndcg in measure(Bench(model, data, options.cache))
+            ]
+            kept.write_text(json.dumps(found))
+        for row, vectors, ndcg in json.loads(kept.read_text()):
+            values.setdefault(Row(**row), {})[name] = np.array(ndcg)
+            line = {"set": name, "split": split, **row, "vectors": round(vectors, 1)}
             line |= {
                 "queries": len(data.queries),
-                "ndcg10": round(100 * float(ndcg.mean()), 2),
+                "ndcg10": round(100 * float(np.mean(ndcg)), 2),
                 "model": fingerprint[:12],
             }
             lines.append(line)
