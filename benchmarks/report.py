@@ -195,6 +195,51 @@ def listed(name: str) -> str:
     return table(list(results[0]), [[str(value) for value in row.values()] for row in results])
 
 
+def search() -> str:
+    """Engines over the same vectors; ours first, the others as multiples of it."""
+    results = rows("search")
+    body = []
+    for units, engine in dict.fromkeys((row["units"], row["engine"]) for row in results):
+        one, every = (
+            next(row for row in results if (row["units"], row["engine"], row["cores"]) == key)
+            for key in ((units, engine, 1), (units, engine, max(row["cores"] for row in results)))
+        )
+        mean, low, high = one.get("ahead", (0, 0, 0))
+        ahead = f" ({mean:+.1f}, {low:+.1f} to {high:+.1f})" if low or high else ""
+        body.append(
+            [
+                units,
+                engine,
+                f"{one['queries_per_s']:.0f} ({one['times_ours']:.2f})",
+                f"{every['queries_per_s']:.0f} ({every['times_ours']:.2f})",
+                f"{one['ndcg10']:.1f}{ahead}",
+                f"{one['peak_mb']}",
+            ]
+        )
+    header = ["units", "engine", "queries/s, one core (times ours)", "all cores", "nDCG@10"]
+    return table([*header, "peak MB"], body)
+
+
+def size() -> str:
+    """Bytes a document by part, against token vectors, and what int8 costs."""
+    parts = ("units", "weights", "spans", "lexical")
+    body = [
+        [
+            dict(zip(SETS, TITLES, strict=True))[row["set"]],
+            str(row["budget"]),
+            *(f"{row[part]:,}" for part in parts),
+            f"{row['bytes']:,}",
+            f"{row['token_bytes']:,}",
+            f"{row['ratio']:.3f}",
+            f"{row['ndcg10_f32']:.2f}",
+            f"{row['change']:+.2f}",
+        ]
+        for row in rows("size")
+    ]
+    header = ["set", "units", "codes, scales", *parts[1:], "bytes", "token vectors", "ratio"]
+    return table([*header, "nDCG@10, f32", "int8"], body)
+
+
 def fill(page: Path, tables: dict[str, str]) -> None:
     """Replace what stands between the markers."""
     text = page.read_text()
@@ -212,7 +257,7 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     measured = rows("quality")
-    small = ("cold_start", "encode_rate", "terms_cost", "memory")
+    small = ("cold_start", "encode_rate", "terms_cost", "memory", "scale", "indexing", "kernels")
     fill(
         ROOT / "docs" / "benchmarks.md",
         {
@@ -221,6 +266,8 @@ if __name__ == "__main__":
             "differences": differences(),
             "spans": spans(),
             "lengths": lengths(),
+            "search": search(),
+            "size": size(),
             **{name: listed(name) for name in small},
         },
     )

@@ -1,0 +1,89 @@
+"""What every engine is given and asked, each in its own environment and process.
+
+    python ENGINE.py FOLDER VARIANT build
+    python ENGINE.py FOLDER VARIANT search CORES
+
+FOLDER holds vectors.npy f32[M, r] with offsets.npy i64[n + 1], the units of the documents, and
+query_vectors.npy with query_weights.npy and query_offsets.npy. `search` opens the index that
+`build` left there, says so in one line, and then answers every line of its input, a number s, with
+one JSON line: seconds that every s-th query took, the ten best documents of each, and the peak of
+its memory. Only numpy is needed here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+K = 10
+
+# Everything loaded so far is light: libraries that count cores when imported come after `main`.
+Search = Callable[[int], list[list[int]]]
+
+
+def documents(folder: Path) -> list[Any]:
+    """The unit vectors of each document, f32[units, r]."""
+    return _split(folder, "vectors", "offsets")
+
+
+def queries(folder: Path, *, weighted: bool) -> list[Any]:
+    """The unit vectors of each query; weighted: times their weights, so that a plain sum of
+    maxima of dot products is eq:phrase_score. Otherwise every unit counts the same."""
+    import numpy as np
+
+    vectors = _split(folder, "query_vectors", "query_offsets")
+    if not weighted:
+        return vectors
+    weights = _split(folder, "query_weights", "query_offsets")
+    return [np.asarray(v * w[:, None]) for v, w in zip(vectors, weights, strict=True)]
+
+
+def main(
+    build: Callable[[Path, str], None], open_: Callable[[Path, str, int], tuple[str, Search]]
+) -> None:
+    """Run one engine: `open_` gives its name with version, and the search of every s-th query."""
+    folder, variant, what = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if what == "build":
+        build(folder, variant)
+        return
+    cores = int(sys.argv[4])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
+    # What an engine prints itself must not stand between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    name, search = open_(folder, variant, cores)
+    print(json.dumps({"name": name}), file=answers, flush=True)
+    for line in sys.stdin:
+        started = time.perf_counter()
+        found = search(int(line))
+        taken = time.perf_counter() - started
+        answer = {"seconds": taken, "found": found, "peak_mb": peak_mb()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def peak_mb() -> float:
+    """Largest resident memory so far of this process and of those it started.
+
+    ru_maxrss would not do: a process inherits it from the one that started it.
+    """
+    children = Path("/proc/self/task").glob("*/children")
+    pids = ["self", *(pid for file in children for pid in file.read_text().split())]
+    return sum(_peak_kb(pid) for pid in pids) / 1024
+
+
+def _peak_kb(pid: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next((int(s.split()[1]) for s in status.splitlines() if s.startswith("VmHWM")), 0)
+
+
+def _split(folder: Path, name: str, offsets: str) -> list[Any]:
+    import numpy as np
+
+    rows = np.load(folder / f"{name}.npy")
+    return [rows[i:j] for i, j in pairwise(np.load(folder / f"{offsets}.npy").tolist())]

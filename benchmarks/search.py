@@ -1,0 +1,216 @@
+"""Full-corpus phrase search: queries a second, nDCG@10 and peak memory, ours beside three engines.
+
+    python benchmarks/search.py ../shared/data/eval/scifact --cache /tmp/states \
+        --folder /tmp/search --out docs/results/search.jsonl \
+        --peer fast_plaid_=PYTHON --peer xtr_warp_=PYTHON --peer qdrant_=PYTHON
+
+Every engine has the same unit vectors, 128 wide, its own defaults, its own environment (the PYTHON
+given; benchmarks/peers/ says how each was made) and its own process, which only opens an index and
+searches. Queries are encoded before; engines that take many at once are given them so. All engines
+are open at once and take turns, round by round; the medians of the rounds are compared. About an
+hour, mostly theirs; `--units "merge to 32"` does one part, and what is in --folder already is used
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hplus.evaluate.data import RetrievalSet, read_beir
+from hplus.evaluate.metrics import ndcg
+from hplus.evaluate.statistics import paired_difference
+from hplus.types import F64
+
+PEERS = Path(__file__).parent / "peers"
+UNITS = {"merge to 16": 16, "merge to 32": 32, "all": None}
+VARIANTS = {
+    "hplus_": ("int8", "f32"),
+    "fast_plaid_": ("weighted", "plain"),
+    "xtr_warp_": ("weighted", "plain"),
+    "qdrant_": ("scan", "optimised"),
+}
+ROUNDS = 5
+STEP = 5  # of the queries, every fifth is timed: fast-plaid takes a fifth of a second for each
+
+
+def prepare(data: Path, cache: Path, folder: Path) -> None:
+    """Vectors for the others and indexes of ours, a folder for each budget."""
+    import numpy as np
+
+    from encoded_sets import WIDTH, encoded_set
+    from hplus import Budget, Index
+    from hplus.encoded_file import write_encoded
+
+    found = encoded_set(data, cache)
+    ids, texts, queries = found.data.document_ids, found.data.documents, found.queries
+    for name, count in UNITS.items():
+        out = folder / name.replace(" ", "-")
+        out.mkdir(parents=True)
+        budget = Budget() if count is None else Budget(count, policy="merge")
+        documents = found.documents.at(budget=budget)
+        arrays = {
+            "vectors": documents.vectors,
+            "offsets": documents.offsets,
+            "query_vectors": queries.vectors,
+            "query_weights": queries.weights,
+            "query_offsets": queries.offsets,
+        }
+        for file, array in arrays.items():
+            np.save(out / f"{file}.npy", array)
+        write_encoded(out / "queries.safetensors", queries, fingerprint=found.fingerprint)
+        for variant in VARIANTS["hplus_"]:
+            index = Index.create(
+                out / f"hplus-{variant}",
+                budget=budget,
+                width=WIDTH,
+                global_width=documents.global_.shape[1],
+                fingerprint=found.fingerprint,
+                format=variant,  # type: ignore[arg-type]
+            )
+            rows = [{"row": row} for row in range(len(ids))]
+            index.add_encoded(ids, documents, texts=texts, metadata=rows)
+            index.compact()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine as it is run: its script, the interpreter of its environment, a variant."""
+
+    script: str
+    python: str
+    variant: str
+
+    def command(self, folder: Path, *what: str) -> list[str]:
+        return [self.python, str(PEERS / f"{self.script}.py"), str(folder), self.variant, *what]
+
+    def build(self, folder: Path) -> None:
+        subprocess.run(self.command(folder, "build"), check=True, stdout=sys.stderr)
+
+    @contextmanager
+    def opened(self, folder: Path, cores: int) -> Iterator[Opened]:
+        """A process that has the index open and waits."""
+        process = subprocess.Popen(
+            self.command(folder, "search", str(cores)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield Opened(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+class Opened:
+    """A running engine; `ask` lets it search every s-th query once."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.name = self._read()["name"]
+        self.rounds: list[dict[str, Any]] = []
+
+    def ask(self, step: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{step}\n")
+        self.process.stdin.flush()
+        self.rounds.append(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.process.args} ended with {self.process.wait()}")
+        return json.loads(line)  # type: ignore[no-any-return]
+
+
+def measure(engines: list[Engine], folder: Path, cores: int, rounds: int) -> list[Opened]:
+    """All engines side by side: one round of all queries, then the ones that are timed."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(engine.opened(folder, cores)) for engine in engines]
+        for step in (1, *[STEP] * rounds):
+            for engine in running:
+                engine.ask(step)
+    return running
+
+
+def seconds(engine: Opened) -> float:
+    """Of a timed round, the median."""
+    return statistics.median(line["seconds"] for line in engine.rounds[1:])
+
+
+def quality(data: RetrievalSet, engine: Opened) -> F64:
+    """nDCG@10 of every query."""
+    ids, found = data.document_ids, engine.rounds[0]["found"]
+    return np.array(
+        [
+            ndcg([ids[row] for row in rows], data.judgements[query])
+            for query, rows in zip(data.query_ids, found, strict=True)
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="for vectors and indexes")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--peer", action="append", default=[], metavar="SCRIPT=PYTHON")
+    parser.add_argument("--units", nargs="+", default=list(UNITS), choices=UNITS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--prepare", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(options.data, options.cache, options.folder)
+        return
+    if not options.folder.exists():
+        # In a process of its own: this one stays small.
+        subprocess.run([sys.executable, *sys.argv, "--prepare"], check=True)
+    pythons = {"hplus_": sys.executable} | dict(peer.split("=") for peer in options.peer)
+    engines = [
+        Engine(script, python, variant)
+        for script, python in pythons.items()
+        for variant in VARIANTS[script]
+    ]
+    data = read_beir(options.data)
+    lines = []
+    for units in options.units:
+        folder = options.folder / units.replace(" ", "-")
+        for engine in engines:
+            engine.build(folder)
+        for cores in (1, len(os.sched_getaffinity(0))):
+            running = measure(engines, folder, cores, options.rounds)
+            values = [quality(data, engine) for engine in running]
+            for engine, own in zip(running, values, strict=True):
+                ahead = paired_difference({"": own}, {"": values[0]})
+                line = {
+                    "units": units,
+                    "cores": cores,
+                    "engine": engine.name,
+                    "queries_per_s": round(len(data.queries[::STEP]) / seconds(engine), 1),
+                    "times_ours": round(seconds(running[0]) / seconds(engine), 3),
+                    "ndcg10": round(100 * float(own.mean()), 2),
+                    "ahead": [round(100 * x, 2) for x in (ahead.mean, ahead.low, ahead.high)],
+                    "peak_mb": round(engine.rounds[-1]["peak_mb"]),
+                }
+                lines.append(line)
+                print(json.dumps(line), flush=True)
+    options.out.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
