@@ -293,7 +293,7 @@ def item_of_row(offsets: I64) -> I64:
 
 def rows_of(offsets: I64, items: I64) -> tuple[I64, I64]:
     """The rows of these items one after another, and the offsets they then have."""
-    lengths = np.diff(offsets)[items]
+    lengths = offsets[items + 1] - offsets[items]
     ends = offsets_of(lengths)
     item = item_of_row(ends)
     return offsets[items][item] + np.arange(ends[-1]) - ends[item], ends

@@ -111,7 +111,7 @@ def test_blocks_hold_every_row_once(counts: list[int], block: int) -> None:
     offsets = np.cumsum([0, *counts])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescore, "BLOCK", block)
-        blocks = rescore._blocks(offsets)
+        blocks = rescore.blocks(offsets)
     rows = [row for first, last in blocks for row in range(offsets[first], offsets[last])]
     assert rows == list(range(sum(counts)))
     for first, last in blocks:

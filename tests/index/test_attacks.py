@@ -516,9 +516,8 @@ def listed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(candidates, "SCANNED", 0)
     monkeypatch.setattr(candidates, "SURVIVORS", 1)
     arrays = arrays_of((path / FIRST).read_bytes())
-    arrays |= ivf.build(arrays["vectors"], arrays["scales"], arrays["offsets"])
-    units = np.arange(len(arrays["numbers"]) + 1)
-    lists = ivf.build(arrays["global_vectors"], arrays["global_scales"], units)
+    arrays |= ivf.build(arrays["vectors"], arrays["scales"])
+    lists = ivf.build(arrays["global_vectors"], arrays["global_scales"])
     arrays |= {f"global_{name}": array for name, array in lists.items()}
     replace_segment(path, b"".join(bytes(part) for part in file_parts(arrays)))
     assert use(path, write=False) == []

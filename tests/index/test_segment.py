@@ -288,7 +288,7 @@ def test_a_header_that_does_not_fit_is_refused(tmp_path: Path, damage: str) -> N
         lexical_offsets=offsets_of([2, 1, 0]),
     )
     arrays = write(tmp_path / "one", encoded, "int8")
-    arrays |= ivf.build(arrays["vectors"], arrays["scales"], arrays["offsets"])
+    arrays |= ivf.build(arrays["vectors"], arrays["scales"])
     DAMAGES[damage](arrays)
     (tmp_path / "one").write_bytes(b"".join(bytes(part) for part in file_parts(arrays)))
     with pytest.raises(IndexDamagedError, match=r"one\b"):

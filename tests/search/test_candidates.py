@@ -88,9 +88,12 @@ def make_lists_small(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists, and no corpus that is small enough to scan."""
+    """Lists, and no corpus that is small enough to scan; a few lists read, a few survivors."""
     make_lists_small(monkeypatch)
     monkeypatch.setattr(candidates, "SCANNED", 0)
+    monkeypatch.setattr(candidates, "PROBES", 16)
+    monkeypatch.setattr(candidates, "UNIT_PROBES", 4)
+    monkeypatch.setattr(candidates, "SURVIVORS", 100)
 
 
 @pytest.fixture(scope="module")

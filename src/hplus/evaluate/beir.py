@@ -7,6 +7,7 @@ query token counting the same; it is what a budget of units is measured against.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ from hplus.evaluate.metrics import ndcg
 from hplus.states_file import StoredStates, cut, stored_states, weigh
 from hplus.types import F32, F64, I64, Bool
 from hplus.units import controls
+from hplus.units.partition import keep_characters_whole
 from hplus.units.select import Budget, Kept
+from hplus.units.terms import Terms, override
 from hplus.views import global_, lexical
 from hplus.views.fusion import fuse
 
@@ -64,26 +67,45 @@ def evaluate(model: HPlus, data: RetrievalSet, cache: Path) -> Result:
 class Bench:
     """A set with its states and pools, on which units, weights, widths and budgets are tried."""
 
-    def __init__(self, model: HPlus, data: RetrievalSet, cache: Path) -> None:
+    def __init__(
+        self, model: HPlus, data: RetrievalSet, cache: Path, terms: Terms | None = None
+    ) -> None:
         if not data.queries or not data.documents:
             raise InputError(
                 f"the set has {len(data.queries)} judged queries and {len(data.documents)} "
                 "documents; one of each is needed at least"
             )
-        self.model, self.data = model, data
+        self.model, self.data, self.terms = model, data, terms
         self.documents = stored_states(model, data.documents, cache, progress="documents")
         self.queries = stored_states(model, data.queries, cache, progress="queries")
-        width = model.recipe.global_width or model.dim
+        self.ids = np.array(data.document_ids)
+        self.global_ = self.global_scores(model.recipe.global_width or model.dim)
+        self.pools = self.gate(self.global_, POOL)
+
+    def global_scores(self, width: int) -> F32:
+        """S_G of every query and document at a width."""
         sides = (global_.represent(side.mean, width) for side in (self.queries, self.documents))
         queries, documents = sides
-        self.global_: F32 = queries @ documents.T
-        self.pools: I64 = np.argsort(-self.global_, axis=1, kind="stable")[:, :POOL]
-        self.ids = np.array(data.document_ids)
+        scores: F32 = queries @ documents.T
+        return scores
+
+    def gate(self, scores: F32, count: int) -> I64:
+        """The best documents of each query, i64[queries, count]; ties by id."""
+        by_id = np.argsort(self.ids, kind="stable")
+        order = np.argsort(-scores[:, by_id], axis=1, kind="stable")[:, :count]
+        pools: I64 = by_id[order]
+        return pools
 
     def begins(self, side: StoredStates, units: str) -> Bool:
-        """Where units begin by the model's CRF or a rule."""
+        """Where units begin by the model's CRF or a rule; RULE+terms: with terms overriding."""
         crf = self.model.checkpoint.crf
-        return cut(crf, side) if units == "crf" and crf else controls.rule(units)(side.tokens)
+        rule, _, overridden = units.partition("+")
+        begins = cut(crf, side) if rule == "crf" and crf else controls.rule(rule)(side.tokens)
+        if not overridden:
+            return begins
+        if self.terms is None:
+            raise InputError(f"units {units!r} asked without terms; give a file of them")
+        return keep_characters_whole(override(begins, side.tokens, self.terms), side.tokens)
 
     def importance(self, side: StoredStates, kind: str) -> F32:
         """Of every token: by the head, by the checkpoint's idf, or 1."""
@@ -121,11 +143,15 @@ class Bench:
         """The scores of each query's pool, f64[queries, pool]."""
         return np.take_along_axis(scores, self.pools, axis=1).astype(np.float64)
 
-    def ndcg10(self, pooled: F64) -> F64:
-        """nDCG@10 of every query, ties by document id."""
+    def ndcg10(self, pooled: Sequence[F64] | F64, pools: Sequence[I64] | I64 | None = None) -> F64:
+        """nDCG@10 of every query from the scores of its pool, ties by document id."""
+        pools = self.pools if pools is None else pools
         values = np.empty(len(pooled))
         for row, (name, scores) in enumerate(zip(self.data.query_ids, pooled, strict=True)):
-            names = self.ids[self.pools[row]]
-            best = np.lexsort((names, -scores))[:10]
+            # Sorting names is dear: only those that can be among the best ten are.
+            edge = np.partition(scores, -10)[-10] if len(scores) > 10 else -np.inf
+            near = np.flatnonzero(scores >= edge)
+            names = self.ids[pools[row][near]]
+            best = np.lexsort((names, -scores[near]))[:10]
             values[row] = ndcg(names[best].tolist(), self.data.judgements[name])
         return values

@@ -55,12 +55,12 @@ def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list
     """The same under several weightings of the query units, f32[units] each, in one pass."""
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
     scores = [np.zeros((n, m), np.float32) for _ in weightings]
-    for q_first, q_last in _blocks(queries.offsets):
+    for q_first, q_last in blocks(queries.offsets):
         q_rows = slice(queries.offsets[q_first], queries.offsets[q_last])
         q_offsets = queries.offsets[q_first : q_last + 1] - queries.offsets[q_first]
         has_units = np.diff(q_offsets) > 0
         bounds = q_offsets[:-1][has_units]
-        for d_first, d_last in _blocks(documents.offsets):
+        for d_first, d_last in blocks(documents.offsets):
             d_rows = slice(documents.offsets[d_first], documents.offsets[d_last])
             starts = documents.offsets[d_first:d_last] - documents.offsets[d_first]
             filled = np.diff(documents.offsets[d_first : d_last + 1]) > 0
@@ -92,17 +92,17 @@ def lexical(queries: tuple[I32, F32, I64], documents: tuple[I32, F32, I64], voca
     return scores
 
 
-def _blocks(offsets: I64) -> list[tuple[int, int]]:
+def blocks(offsets: I64) -> list[tuple[int, int]]:
     """Items together as long as they have at most BLOCK rows; one larger item goes alone."""
-    blocks: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     first = 0
     while first < len(offsets) - 1:
         last = int(np.searchsorted(offsets, offsets[first] + BLOCK, side="right")) - 1
         last = max(last, first + 1)
         if offsets[last] > offsets[first]:
-            blocks.append((first, last))
+            found.append((first, last))
         first = last
-    return blocks
+    return found
 
 
 def _f32(states: F16) -> F32:

@@ -272,7 +272,7 @@ def _document(row: tuple[Any, ...]) -> DocumentRow:
 def load(metadata: str) -> dict[str, Any]:
     """Metadata as `dump` writes it; ValueError for everything else."""
     try:
-        parsed = json.loads(metadata, parse_constant=_no_number)
+        parsed = _DECODER.decode(metadata)
     except _NOT_OURS as error:
         raise ValueError(str(error)) from None
     if not isinstance(parsed, dict):
@@ -284,6 +284,7 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 # What reading and taking apart of JSON raises when it is not ours.
 _NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 

@@ -1,8 +1,8 @@
-"""An inverted file over unit vectors: centroid -> documents that have a unit near it.
+"""An inverted file over vectors: centroid -> rows of the vectors that lie nearest to it.
 
 The machinery of the lexical view, with centroids for tokens. A query unit reads the lists of its
-few nearest centroids; a document that stands in one of them is worth the centroid's similarity, one
-that stands in none at most that of the first centroid not read, which is imputed.
+nearest centroids, whichever segment they are in, and meets every unit that stands there; a document
+that has none there is taken to be worth the first centroid not read, which is imputed.
 """
 
 from __future__ import annotations
@@ -10,30 +10,26 @@ from __future__ import annotations
 import numpy as np
 
 from hplus.errors import IndexDamagedError
-from hplus.index.segment import F16, Array, dequantise, smallest
-from hplus.types import F32, F64, I64, item_of_row, offsets_of, rows_of
+from hplus.index.segment import F16, Array, Segment, dequantise, smallest
+from hplus.kernels import weighted_maxsim
+from hplus.types import F32, I64, Encoded, offsets_of, rows_of
 from hplus.units.pool import normalise
 
-# Columns that are compared: the first ones carry the direction well enough to choose candidates.
+# Columns that are compared: the first ones carry the direction well enough to choose lists.
 WIDTH = 128
 # Units for each centroid, and units of the sample that the centroids are learned from.
-UNITS_PER_LIST = 512
-# A global vector stands in one list alone: shorter lists, more of them read.
+UNITS_PER_LIST = 128
 GLOBALS_PER_LIST = 64
-SAMPLE_PER_LIST = 48
-ROUNDS = 6
-BLOCK = 16_384
+SAMPLE_PER_LIST = 8
+ROUNDS = 4
+BLOCK = 2_048
+ONE = np.ones(1, np.float32)
 
 
 def build(
-    vectors: Array,
-    scales: F16 | None,
-    offsets: I64,
-    *,
-    per_list: int = UNITS_PER_LIST,
-    seed: int = 13,
+    vectors: Array, scales: F16 | None, *, per_list: int = UNITS_PER_LIST, seed: int = 13
 ) -> dict[str, Array]:
-    """Centroids f32[K, r], list_offsets i64[K + 1] and list_documents of a segment's units."""
+    """Centroids f32[K, r], list_offsets i64[K + 1] and list_rows: every row is in one list."""
     count = max(1, len(vectors) // per_list)
     random = np.random.default_rng(seed)
     rows = np.sort(random.permutation(len(vectors))[: count * SAMPLE_PER_LIST])
@@ -47,56 +43,62 @@ def build(
             for first in range(0, len(vectors), BLOCK)
         ]
     )
-    # A document stands once in a list, however many of its units are there.
-    pairs = np.unique(nearest * (len(offsets) - 1) + item_of_row(offsets))
-    lists, documents = np.divmod(pairs, len(offsets) - 1)
     return {
         "centroids": centroids,
-        "list_offsets": offsets_of(np.bincount(lists, minlength=len(centroids))),
-        "list_documents": smallest(documents),
+        "list_offsets": offsets_of(np.bincount(nearest, minlength=len(centroids))),
+        "list_rows": smallest(np.argsort(nearest, kind="stable")),
     }
 
 
+def similarities(query: F32, centroids: F32) -> F32:
+    """Of every query unit with every centroid, f32[q, K], at the width that both have."""
+    if query.shape[1] < centroids.shape[1]:
+        centroids = normalise(centroids[:, : query.shape[1]])
+    near: F32 = normalise(query[:, : centroids.shape[1]]) @ centroids.T
+    return near
+
+
+def first_unread(near: F32, probes: int) -> F32:
+    """For every query unit the similarity of the nearest list that it does not read, f32[q]."""
+    if near.shape[1] <= probes:
+        return np.full(len(near), -2, np.float32)  # all are read; every cosine is more
+    place = near.shape[1] - probes - 1
+    edge: F32 = np.partition(near, place, axis=1)[:, place]
+    return edge
+
+
 def estimate(
-    query: F32,
-    weights: F32,
-    centroids: F32,
-    list_offsets: I64,
-    list_documents: Array,
-    documents: int,
-    *,
-    probes: int,
-) -> F64:
-    """Raw S_P of every document of a segment as far as its lists tell, f64[documents]."""
-    width = min(query.shape[1], centroids.shape[1])
-    near = normalise(query[:, :width]) @ normalise(centroids[:, :width]).T  # [q, K]
-    probes = min(probes, near.shape[1])
-    order = np.argpartition(-near, min(probes, near.shape[1] - 1), axis=1)[:, : probes + 1]
-    scores = np.zeros(documents)
-    best = np.empty(documents, np.float32)
-    for unit in range(len(query)):
-        lists = order[unit][np.argsort(near[unit, order[unit]], kind="stable")]
-        imputed = near[unit, lists[0]]
-        best.fill(imputed)
-        for centroid in lists[-probes:]:  # rising, so that the nearest has the last word
-            members = list_documents[list_offsets[centroid] : list_offsets[centroid + 1]]
-            try:
-                best[members] = near[unit, centroid]
-            except IndexError as error:
-                raise IndexDamagedError(f"a list of units is damaged: {error}") from None
-        scores += np.float64(weights[unit]) * best
+    segment: Segment, query: Encoded, near: F32, unread: F32, *, budget: int | None
+) -> F32:
+    """Raw S_P of every document of a segment as far as the lists nearer than `unread` tell."""
+    assert segment.list_offsets is not None  # they come together
+    assert segment.list_rows is not None
+    scales = segment.scales_at(query.vectors.shape[1])
+    best = np.repeat(unread[:, None], len(segment), axis=1)
+    for unit in range(len(near)):
+        places, _ = rows_of(segment.list_offsets, np.flatnonzero(near[unit] > unread[unit]))
+        rows = np.sort(segment.list_rows[places]).astype(np.int64)
+        document = np.searchsorted(segment.offsets, rows, side="right") - 1
+        if budget is not None:
+            paid = rows - segment.offsets[document] < budget
+            rows, document = rows[paid], document[paid]
+        try:
+            similar = weighted_maxsim(
+                query.vectors[unit : unit + 1], ONE, segment.vectors, scales, rows, rows + 1
+            )
+        except ValueError as error:
+            raise IndexDamagedError(f"a list of units is damaged: {error}") from None
+        np.maximum.at(best[unit], document, similar)
+    scores: F32 = query.weights @ best
     return scores
 
 
-def members(
-    query: F32, centroids: F32, list_offsets: I64, list_documents: Array, *, probes: int
-) -> I64:
-    """Documents, ascending, of the lists nearest to one vector, f32[r]."""
-    width = centroids.shape[1]
-    near = centroids @ normalise(query[None, :width])[0]
+def members(query: F32, centroids: F32, list_offsets: I64, list_rows: Array, *, probes: int) -> I64:
+    """Rows, ascending, of the lists nearest to one vector, f32[r]."""
+    near = centroids @ normalise(query[None, : centroids.shape[1]])[0]
     lists = np.sort(np.argsort(-near, kind="stable")[:probes])
     rows, _ = rows_of(list_offsets, lists)
-    return np.unique(list_documents[rows]).astype(np.int64)
+    return np.unique(list_rows[rows]).astype(np.int64)
 
 
 def _unit(vectors: Array, scales: F16 | None, rows: I64) -> F32:

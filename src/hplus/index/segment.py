@@ -70,9 +70,9 @@ class Segment:
     numbers i64[n] are the documents' own numbers, which never change. offsets, span_offsets,
     dropped_offsets, dropped_span_offsets i64[n + 1] count units and spans a document;
     span_counts[M] and dropped_counts[D] the spans a unit. lexical_offsets i64[T + 1] counts the
-    postings of each of lexical_ids. Centroids and lists are there in large segments only: units of
-    the documents list_documents[list_offsets[c] : list_offsets[c + 1]] lie nearest to centroid c;
-    the same for global vectors.
+    postings of each of lexical_ids. Centroids and lists are there in large segments only: the
+    units list_rows[list_offsets[c] : list_offsets[c + 1]] lie nearest to centroid c; the same for
+    global vectors.
     """
 
     numbers: I64
@@ -103,10 +103,10 @@ class Segment:
     kept: F32
     centroids: F32 | None = None
     list_offsets: I64 | None = None
-    list_documents: Array | None = None
+    list_rows: Array | None = None
     global_centroids: F32 | None = None
     global_list_offsets: I64 | None = None
-    global_list_documents: Array | None = None
+    global_list_rows: Array | None = None
     inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -333,7 +333,7 @@ def _check(
             shape = arrays[f"{prefix}centroids"].shape
             lists, width = shape if len(shape) == 2 and shape[0] else (1, 1)
             expect(f"{prefix}centroids", ("F32",), lists, width)
-            expect(f"{prefix}list_documents", _UNSIGNED, counted(f"{prefix}list_offsets", lists))
+            expect(f"{prefix}list_rows", _UNSIGNED, counted(f"{prefix}list_offsets", lists))
 
 
 def read(segment: Segment, places: I64, *, terms: I32 | None = None) -> Encoded:
@@ -345,7 +345,9 @@ def read(segment: Segment, places: I64, *, terms: I32 | None = None) -> Encoded:
     lost, dropped_offsets = rows_of(segment.dropped_offsets, places)
     spans, span_offsets = _spans(segment, "span", places, units)
     dropped_spans, dropped_span_offsets = _spans(segment, "dropped", places, lost)
-    ids, weights, lexical_offsets = _lexical(segment, places, terms)
+    ids, weights, lexical_offsets = (
+        _lexical(segment, places) if terms is None else _lexical_of(segment, places, terms)
+    )
     scales, global_scales = segment.scales, segment.global_scales
     return Encoded(
         global_=dequantise(
@@ -381,21 +383,29 @@ def _spans(segment: Segment, kind: str, places: I64, units: I64) -> tuple[I32, I
     return np.stack([starts, ends], axis=1), counted
 
 
-def _lexical(segment: Segment, places: I64, terms: I32 | None) -> tuple[I32, F32, I64]:
+def _lexical(segment: Segment, places: I64) -> tuple[I32, F32, I64]:
     """Token id -> documents turned round again: ids ascending within each document."""
-    if terms is None:
-        lists = np.arange(len(segment.lexical_ids))
-    else:
-        lists = np.flatnonzero(np.isin(segment.lexical_ids, terms))
-    rows, list_offsets = rows_of(segment.lexical_offsets, lists)
-    document = segment.lexical_documents[rows].astype(np.int64)
-    token = segment.lexical_ids[lists][item_of_row(list_offsets)]
+    document = segment.lexical_documents.astype(np.int64)
+    token = segment.lexical_ids[item_of_row(segment.lexical_offsets)]
     by_place = np.argsort(places, kind="stable")
     place = np.searchsorted(places[by_place], document)
     place = np.minimum(place, max(0, len(places) - 1))
-    mine = np.flatnonzero(places[by_place][place] == document) if len(places) else rows[:0]
+    mine = np.flatnonzero(places[by_place][place] == document) if len(places) else place[:0]
     wanted = by_place[place[mine]]
     order = np.lexsort((token[mine], wanted))
-    weights = segment.lexical_weights[rows[mine[order]]].astype(np.float32)
+    weights = segment.lexical_weights[mine[order]].astype(np.float32)
     counts = np.bincount(wanted, minlength=len(places))
     return token[mine[order]], weights, offsets_of(counts)
+
+
+def _lexical_of(segment: Segment, places: I64, terms: I32) -> tuple[I32, F32, I64]:
+    """The same for a few token ids: each place is looked up in their lists."""
+    weights = np.zeros((len(places), len(terms)), np.float32)
+    there = np.zeros(weights.shape, np.bool_)
+    for column, term in enumerate(terms.tolist()):
+        documents, found = segment.postings(term)
+        if len(documents):
+            at = np.minimum(np.searchsorted(documents, places), len(documents) - 1)
+            there[:, column] = documents[at] == places
+            weights[:, column] = found[at]
+    return terms[np.nonzero(there)[1]], weights[there], offsets_of(there.sum(axis=1))

@@ -28,10 +28,10 @@ PARTS = {
     "lists": (
         "centroids",
         "list_offsets",
-        "list_documents",
+        "list_rows",
         "global_centroids",
         "global_list_offsets",
-        "global_list_documents",
+        "global_list_rows",
     ),
     "other": ("numbers", "tokens", "windows", "cut", "importance", "kept"),
 }

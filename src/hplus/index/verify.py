@@ -129,20 +129,20 @@ def _segment(disk: Disk, file: Path, part: Part) -> Iterator[str]:
     yield from _lists(segment.lexical_documents, segment.lexical_offsets, n, "lexical_documents")
     if (np.diff(segment.lexical_ids) <= 0).any():
         yield "lexical_ids are not ascending"
-    for prefix in ("", "global_"):
-        documents = getattr(segment, f"{prefix}list_documents")
-        if documents is not None:
+    for prefix, rows in (("", len(segment.weights)), ("global_", n)):
+        members = getattr(segment, f"{prefix}list_rows")
+        if members is not None:
             offsets = getattr(segment, f"{prefix}list_offsets")
-            yield from _lists(documents, offsets, n, f"{prefix}list_documents")
+            yield from _lists(members, offsets, rows, f"{prefix}list_rows")
 
 
-def _lists(documents: Array, offsets: I64, n: int, name: str) -> Iterator[str]:
-    """Every list ascends and names only documents that are there."""
-    if documents.max(initial=0) >= n and len(documents):
-        yield f"{name} names documents beyond the {n} that are there"
-    steps = np.diff(documents.astype(np.int64))
+def _lists(members: Array, offsets: I64, n: int, name: str) -> Iterator[str]:
+    """Every list ascends and names only what is there."""
+    if members.max(initial=0) >= n and len(members):
+        yield f"{name} goes beyond the {n} that are there"
+    steps = np.diff(members.astype(np.int64))
     ends = offsets[1:-1]
-    steps[ends[(ends > 0) & (ends < len(documents))] - 1] = 1
+    steps[ends[(ends > 0) & (ends < len(members))] - 1] = 1
     if (steps <= 0).any():
         yield f"{name} has a list that is not ascending"
 

@@ -377,12 +377,11 @@ class Writer:
         arrays = builder.arrays()
         units = len(arrays["weights"])
         if units >= LISTED:
-            arrays |= ivf.build(arrays["vectors"], arrays.get("scales"), arrays["offsets"])
+            arrays |= ivf.build(arrays["vectors"], arrays.get("scales"))
         if builder.documents >= LISTED_DOCUMENTS:
             lists = ivf.build(
                 arrays["global_vectors"],
                 arrays.get("global_scales"),
-                np.arange(builder.documents + 1),
                 per_list=ivf.GLOBALS_PER_LIST,
             )
             arrays |= {f"global_{name}": array for name, array in lists.items()}

@@ -351,6 +351,14 @@ static Py_ssize_t run(const Plan *plan, const Documents *documents)
             memcpy(&next, documents->starts + 8 * (j + 1), sizeof next);
         if (start < 0 || start > end || end > documents->rows)
             return j;
+        if (j + AHEAD < documents->count) { /* short documents lie anywhere */
+            int64_t later;
+            memcpy(&later, documents->starts + 8 * (j + AHEAD), sizeof later);
+            fetch(documents, (uint64_t)later);
+#ifdef __GNUC__
+            __builtin_prefetch((const void *)((uintptr_t)documents->scales + 2 * (uintptr_t)later));
+#endif
+        }
         for (Py_ssize_t i = 0; i < plan->groups * UNITS; i++)
             plan->best[i] = start < end ? -INFINITY : 0;
         for (int64_t u = start; u < end; u += ROWS) {

@@ -16,14 +16,16 @@ from hplus.index.snapshot import Snapshot
 from hplus.kernels import weighted_maxsim
 from hplus.types import F32, F64, I64, Bool, Encoded
 
-# Up to so many vectors everything is scanned: a few hundred milliseconds, and it cannot be wrong.
-# The lists gain less than twice on six million noisy units and miss many (benchmarks/scale.py).
-SCANNED = 10_000_000
-# Lists that a query unit reads in each segment, and documents scored exactly after that, as a
-# multiple of those asked for (experiments/LOG.md).
-PROBES = 12
+# Up to so many vectors everything is scanned: tens of milliseconds, and it cannot be wrong.
+SCANNED = 2_000_000
+# Above: lists that the units of a query share, and at least so many for each of them; documents
+# scored exactly after that (benchmarks/scale.py, experiments/LOG.md). In an index of more than
+# PROBES * 48 lists they read such a share of all.
+PROBES = 1_024
+UNIT_PROBES = 64
+READ = 48
+SURVIVORS = 4_000
 GLOBAL_PROBES = 24
-SURVIVORS = 2
 ONE = np.ones(1, np.float32)
 
 
@@ -87,14 +89,14 @@ def global_branch(
     listed = 0
     every = exact or snapshot.first[-1] <= SCANNED
     for segment, first, places in _permitted(snapshot, allowed):
-        if not (every or segment.global_centroids is None or len(places) <= SURVIVORS * k):
+        if not (every or segment.global_centroids is None or len(places) <= max(SURVIVORS, k)):
             assert segment.global_list_offsets is not None  # they come together
-            assert segment.global_list_documents is not None
+            assert segment.global_list_rows is not None
             near = ivf.members(
                 query.global_[0],
                 segment.global_centroids,
                 segment.global_list_offsets,
-                segment.global_list_documents,
+                segment.global_list_rows,
                 probes=GLOBAL_PROBES,
             )
             near = np.intersect1d(places, near, assume_unique=True)
@@ -117,31 +119,34 @@ def phrase_branch(
 ) -> tuple[I64, str]:
     """The top K_P documents by S_P, over the whole corpus."""
     scanned: list[tuple[I64, F64]] = []
-    listed: list[tuple[I64, F64]] = []
+    listed: list[tuple[Segment, int, I64]] = []
     every = exact or snapshot.units <= SCANNED
+    kept = max(SURVIVORS, 2 * k)
     for segment, first, places in _permitted(snapshot, allowed):
-        if every or segment.centroids is None or len(places) <= SURVIVORS * k:
+        if every or segment.centroids is None or len(places) <= kept:
             scores = phrase_scores(segment, query, places, budget, threads)
             scanned.append((first + places, scores.astype(np.float64)))
         else:
-            assert segment.list_offsets is not None  # they come together
-            assert segment.list_documents is not None
-            estimated = ivf.estimate(
-                query.vectors,
-                query.weights,
-                segment.centroids,
-                segment.list_offsets,
-                segment.list_documents,
-                len(segment),
-                probes=PROBES,
-            )
-            listed.append((first + places, estimated[places]))
+            listed.append((segment, first, places))
     if not listed:
         return best(snapshot, scanned, k), "exact"
-    estimated = np.concatenate([values for _, values in listed])
+    near = [
+        ivf.similarities(query.vectors, segment.centroids)
+        for segment, *_ in listed
+        if segment.centroids is not None
+    ]
+    lists = np.concatenate(near, axis=1)
+    probes = max(PROBES, lists.shape[1] // READ) // max(1, len(lists))
+    unread = ivf.first_unread(lists, max(UNIT_PROBES, probes))
+    estimated = np.concatenate(
+        [
+            ivf.estimate(segment, query, own, unread, budget=budget)[places]
+            for (segment, _, places), own in zip(listed, near, strict=True)
+        ]
+    )
+    documents = np.concatenate([first + places for _, first, places in listed])
     # Estimates tie by the thousand, and which of those goes on is no matter of ids.
-    kept = np.argsort(-estimated, kind="stable")[: SURVIVORS * k]
-    survivors = np.sort(np.concatenate([some for some, _ in listed])[kept])
+    survivors = np.sort(documents[np.argpartition(-estimated, kept - 1)[:kept]])
     for part, places in by_part(snapshot, survivors):
         segment = snapshot.parts[part].segment
         scores = phrase_scores(segment, query, places, budget, threads)
