@@ -20,6 +20,7 @@ import pytest
 from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
     app,
+    audit,
     demo,
     encode,
     evaluate,
@@ -316,6 +317,12 @@ EXAMPLES = {
     "teach labels": teach.EXAMPLE,
     "train heads": train.EXAMPLE,
     "evaluate beir": evaluate.EXAMPLE,
+    "evaluate protocol": evaluate.PROTOCOL_EXAMPLE,
+    "evaluate trec": evaluate.TREC_EXAMPLE,
+    "evaluate run": evaluate.RUN_EXAMPLE,
+    "evaluate report": evaluate.REPORT_EXAMPLE,
+    "evaluate budget": evaluate.BUDGET_EXAMPLE,
+    "evaluate audit": audit.EXAMPLE,
 }
 
 
@@ -340,6 +347,14 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     notes = {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."}
     (tmp_path / "notes.jsonl").write_text(json.dumps(notes))
+    (tmp_path / "table.toml").write_text(
+        'name = "demo"\ndata = "."\nprotocols = ["full-corpus"]\nsets = ["scifact:test"]\n'
+        '[[systems]]\nname = "hplus-mini"\n'
+    )
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 0.5 mine\n")
+    shutil.copy(Path(__file__).parents[1] / "evaluate" / "audit.jsonl", tmp_path)
+    if command == "evaluate report":
+        typed(EXAMPLES["evaluate run"].removeprefix("Example: "), cwd=tmp_path)
     if "notes.hplus" in EXAMPLES[command]:
         Index.create(tmp_path / "notes.hplus", mini).add(tmp_path / "notes.jsonl")
     done = typed(EXAMPLES[command].removeprefix("Example: "), cwd=tmp_path)

@@ -106,6 +106,25 @@ def test_a_negative_best_stays_negative() -> None:
 
 
 @some
+@given(st.data(), seeds, lengths, lengths)
+def test_candidates_alone(
+    data: st.DataObject, seed: int, asked: list[int], held: list[int]
+) -> None:
+    """The kernel's way gives the same numbers, and nothing outside the pools."""
+    random = np.random.default_rng(seed)
+    queries, documents = random_kept(random, asked), random_kept(random, held)
+    pools = [
+        np.array(sorted(data.draw(st.sets(st.integers(0, len(held) - 1)))) if held else [], int)
+        for _ in asked
+    ]
+    found = rescore.maxsim_of_pools(queries, documents, pools)
+    expected = plain_maxsim(queries, documents, uniform=False)
+    for row, own in enumerate(pools):
+        np.testing.assert_allclose(found[row, own], expected[row, own], atol=1e-5)
+        assert np.isneginf(np.delete(found[row], own)).all()
+
+
+@some
 @given(lengths, st.sampled_from([1, 4, 4096]))
 def test_blocks_hold_every_row_once(counts: list[int], block: int) -> None:
     offsets = np.cumsum([0, *counts])

@@ -1,4 +1,4 @@
-"""The bootstrap equals scipy's and the normal interval; Holm equals a worked example."""
+"""The bootstrap equals scipy's and the normal interval; Holm equals statsmodels'."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from hplus.errors import InputError
 from hplus.evaluate import statistics
@@ -46,6 +47,24 @@ def test_one_task_equals_scipy() -> None:
     assert found.high == pytest.approx(expected.confidence_interval.high, abs=slack)
     below = np.mean(expected.bootstrap_distribution <= 0)
     assert found.p == pytest.approx(2 * min(below, 1 - below), abs=0.01)
+
+
+def test_the_interval_of_one_system_equals_scipy() -> None:
+    values, resamples = scores(4, 60), 20_000
+    expected = stats.bootstrap(
+        (values,),
+        np.mean,
+        method="percentile",
+        n_resamples=resamples,
+        rng=np.random.default_rng(5),
+    )
+    found = interval({"t": values}, resamples=resamples)
+    # The Monte Carlo error of a quantile, of both sides, four times over.
+    density = stats.norm.pdf(stats.norm.ppf(0.025)) / expected.standard_error
+    slack = 4 * math.sqrt(2 * 0.025 * 0.975 / resamples) / density
+    assert found.mean == pytest.approx(values.mean())
+    assert found.low == pytest.approx(expected.confidence_interval.low, abs=slack)
+    assert found.high == pytest.approx(expected.confidence_interval.high, abs=slack)
 
 
 def test_many_queries_give_the_normal_interval() -> None:
@@ -176,6 +195,14 @@ def test_holm_lies_between_none_and_bonferroni(p_values: list[float]) -> None:
         # Step-down by its definition: the largest over all p up to this one.
         steps = (min(1, r * sum(s >= r for s in p_values)) for r in p_values if r <= p)
         assert q == pytest.approx(max(steps))
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 30])
+@pytest.mark.parametrize("exponent", [1, 4])
+def test_holm_equals_statsmodels(n: int, exponent: int) -> None:
+    """Rounded, so that some tie; to a power, so that some stay below 1."""
+    p_values = (np.random.default_rng(n).random(n).round(1) ** exponent).tolist()
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])

@@ -51,8 +51,7 @@ def test_an_estimate_by_hand(data: st.DataObject, corpus: Corpus, count: int, pr
                 met = [
                     rows[row, unit]
                     for row in range(first, last)
-                    if near[unit, nearest[row]] > edge
-                    and (budget is None or row - first < budget)
+                    if near[unit, nearest[row]] > edge and (budget is None or row - first < budget)
                 ]
                 expected += weight * max([edge, *met])
             assert found[document] == pytest.approx(expected, rel=1e-4, abs=1e-3 * total)

@@ -14,6 +14,7 @@ import typer
 
 from hplus import __version__
 from hplus.cli import (
+    audit,
     demo,
     encode,
     evaluate,
@@ -49,6 +50,7 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
 app.add_typer(teach.app, name="teach")
 app.add_typer(train.app, name="train")
+evaluate.app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
 app.add_typer(evaluate.app, name="evaluate")
 
 

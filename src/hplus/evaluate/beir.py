@@ -41,6 +41,9 @@ class Result:
     ndcg10: dict[str, F64]
     vectors: dict[str, float]
     """Vectors a document, of the views that keep vectors."""
+    pools: I64
+    scores: dict[str, F64]
+    """Of each view, f64[queries, pool], for the documents of `pools`."""
 
 
 def evaluate(model: HPlus, data: RetrievalSet, cache: Path) -> Result:
@@ -58,10 +61,11 @@ def evaluate(model: HPlus, data: RetrievalSet, cache: Path) -> Result:
         "phrase": phrase,
         "lexical": bench.lexical(recipe.importance),
     }
-    views = {name: bench.pooled(scores[name]) for name in recipe.fusion}
-    values = {name: bench.ndcg10(bench.pooled(score)) for name, score in scores.items()}
-    values["hybrid"] = bench.ndcg10(fuse(views, recipe.fusion))
-    return Result(values, {"global": 1.0, "token": tokens, "phrase": units})
+    pooled = {name: bench.pooled(score) for name, score in scores.items()}
+    pooled["hybrid"] = fuse({name: pooled[name] for name in recipe.fusion}, recipe.fusion)
+    values = {name: bench.ndcg10(own) for name, own in pooled.items()}
+    vectors = {"global": 1.0, "token": tokens, "phrase": units}
+    return Result(values, vectors, bench.pools, pooled)
 
 
 class Bench:
@@ -76,6 +80,8 @@ class Bench:
                 "documents; one of each is needed at least"
             )
         self.model, self.data, self.terms = model, data, terms
+        self._cuts: dict[tuple[bool, int], Bool] = {}
+        self._weights: dict[tuple[bool, int], F32] = {}
         self.documents = stored_states(model, data.documents, cache, progress="documents")
         self.queries = stored_states(model, data.queries, cache, progress="queries")
         self.ids = np.array(data.document_ids)
@@ -100,7 +106,13 @@ class Bench:
         """Where units begin by the model's CRF or a rule; RULE+terms: with terms overriding."""
         crf = self.model.checkpoint.crf
         rule, _, overridden = units.partition("+")
-        begins = cut(crf, side) if rule == "crf" and crf else controls.rule(rule)(side.tokens)
+        if rule == "crf" and crf:  # Viterbi over a million tokens is not for every line of a table
+            key = (side is self.queries, id(crf))
+            if key not in self._cuts:
+                self._cuts[key] = cut(crf, side)
+            begins = self._cuts[key]
+        else:
+            begins = controls.rule(rule)(side.tokens)
         if not overridden:
             return begins
         if self.terms is None:
@@ -111,7 +123,10 @@ class Bench:
         """Of every token: by the head, by the checkpoint's idf, or 1."""
         head, idf = self.model.checkpoint.head, self.model.checkpoint.idf
         if kind == "head" and head:
-            return weigh(head, side)
+            key = (side is self.queries, id(head))
+            if key not in self._weights:
+                self._weights[key] = weigh(head, side)
+            return self._weights[key]
         if kind == "idf" and idf:
             return idf.importance(side.tokens.ids)
         return np.ones(len(side.tokens.ids), np.float32)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hplus.kernels import weighted_maxsim
 from hplus.states_file import F16, StoredStates
 from hplus.types import F32, I32, I64, Tokens, offsets_of
 from hplus.units.partition import partition, spans_of_units
@@ -49,6 +50,32 @@ def maxsim(queries: Kept, documents: Kept) -> F32:
     A document or a query without units scores 0.
     """
     return maxsim_by(queries, documents, [queries.weights])[0]
+
+
+def maxsim_of_pools(
+    queries: Kept, documents: Kept, pools: Sequence[I64] | I64, *, threads: int = 1
+) -> F32:
+    """The same for each query's own candidates alone, f32[queries, docs]; elsewhere -inf.
+
+    The kernel reads only these documents: the faster way while they are a small part of all.
+    """
+    n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
+    scores = np.full((n, m), -np.inf, np.float32)
+    for row, own in enumerate(pools):
+        rows = slice(queries.offsets[row], queries.offsets[row + 1])
+        weights = queries.weights[rows]
+        raw = weighted_maxsim(
+            queries.vectors[rows],
+            weights,
+            documents.vectors,
+            None,
+            documents.offsets[own],
+            documents.offsets[own + 1],
+            threads=threads,
+        )
+        total = weights.sum(dtype=np.float64)
+        scores[row, own] = raw / total if total > 0 else 0
+    return scores
 
 
 def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list[F32]:

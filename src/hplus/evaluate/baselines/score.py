@@ -1,0 +1,131 @@
+"""A baseline's scores: of every query with every document, or of each query's pool.
+
+Dense: the dot product. Multi-vector: MaxSim, every query token counting once. Sparse: BM25.
+Cross-encoder: its logit, one pass a pair, so only pools are affordable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.evaluate.baselines import inputs
+from hplus.evaluate.baselines.baseline import Baseline, MultiVectors, Side
+from hplus.evaluate.baselines.cache import key_of, stored_rows
+from hplus.evaluate.baselines.encode import encode
+from hplus.evaluate.baselines.load import load
+from hplus.evaluate.baselines.weights import hashes, verified
+from hplus.kernels.maxsim import weighted_maxsim
+from hplus.search.bm25 import BM25
+from hplus.texts import as_texts
+from hplus.types import F32, I64
+
+
+def scores(
+    baseline: Baseline,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    *,
+    folder: Path | None = None,
+    cache: Path | None = None,
+    progress: str = "",
+    threads: int = 1,
+) -> F32:
+    """Every query with every document, f32[queries, documents]; options as in `encode`."""
+    every = np.tile(np.arange(len(documents), dtype=np.int64), (len(queries), 1))
+    return rerank(
+        baseline,
+        queries,
+        documents,
+        every,
+        folder=folder,
+        cache=cache,
+        progress=progress,
+        threads=threads,
+    )
+
+
+def rerank(
+    baseline: Baseline,
+    queries: Sequence[str],
+    documents: Sequence[str],
+    pools: I64,
+    *,
+    folder: Path | None = None,
+    cache: Path | None = None,
+    progress: str = "",
+    threads: int = 1,
+) -> F32:
+    """The scores of each query's pool, f32[queries, k]; pools i64[queries, k] of documents."""
+    asked, told = as_texts(queries), as_texts(documents)
+    _check(pools, len(asked), len(told))
+    if baseline.kind == "sparse":
+        corpus = BM25(told)
+        rows = [corpus.scores(query)[pool] for query, pool in zip(asked, pools, strict=True)]
+        return np.array(rows, np.float32).reshape(pools.shape)
+    if baseline.kind == "cross-encoder":
+        pairs = [(q, told[d]) for q, pool in zip(asked, pools, strict=True) for d in pool]
+        return _read_pairs(baseline, pairs, folder, cache, progress, threads).reshape(pools.shape)
+
+    def vectors(texts: list[str], side: Side) -> F32 | MultiVectors:
+        label = f"{progress}, {side} side" if progress else ""
+        return encode(
+            baseline, texts, side, folder=folder, cache=cache, progress=label, threads=threads
+        )
+
+    query, document = vectors(asked, "query"), vectors(told, "document")
+    if isinstance(query, MultiVectors):
+        assert isinstance(document, MultiVectors)  # both sides are of one kind
+        return maxsim(query, document, pools, threads=threads)
+    assert not isinstance(document, MultiVectors)
+    return np.take_along_axis(query @ document.T, pools, axis=1)
+
+
+def maxsim(queries: MultiVectors, documents: MultiVectors, pools: I64, *, threads: int = 1) -> F32:
+    """Sums over the query's tokens of the best similarity in the document, f32[queries, k].
+
+    A document without vectors scores 0.
+    """
+    found = np.zeros(pools.shape, np.float32)
+    for row, (first, last) in enumerate(pairwise(queries.offsets.tolist())):
+        vectors = np.asarray(queries.vectors[first:last], np.float32)
+        once = np.ones(len(vectors), np.float32)
+        starts, ends = documents.offsets[pools[row]], documents.offsets[pools[row] + 1]
+        stored = np.asarray(documents.vectors)
+        found[row] = weighted_maxsim(vectors, once, stored, None, starts, ends, threads=threads)
+    return found
+
+
+def _read_pairs(
+    baseline: Baseline,
+    pairs: list[tuple[str, str]],
+    folder: Path | None,
+    cache: Path | None,
+    progress: str,
+    threads: int,
+) -> F32:
+    """The logit of every pair, f32[pairs, 1]."""
+    place = verified(baseline, folder=folder)
+    encoder = load(baseline, place, threads=threads)
+
+    def run(first: int, last: int) -> F32:
+        return encoder.forward(inputs.of_pairs(baseline, encoder.tokenizer, pairs[first:last]))
+
+    key = key_of(baseline, hashes(baseline, place), "pairs", (text for p in pairs for text in p))
+    one_each = np.arange(len(pairs) + 1)
+    return stored_rows(cache, key, one_each, 1, np.float32, run, progress)
+
+
+def _check(pools: I64, queries: int, documents: int) -> None:
+    if pools.ndim != 2 or len(pools) != queries or pools.dtype != np.int64:
+        raise InputError(
+            f"pools i64[{queries}, k] expected, {pools.dtype} of shape {pools.shape} came"
+        )
+    if pools.size and not 0 <= pools.min() <= pools.max() < documents:
+        raise InputError(
+            f"pools name documents {pools.min()} to {pools.max()}, there are {documents}"
+        )

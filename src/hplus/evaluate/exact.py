@@ -1,0 +1,196 @@
+"""Units under exact counts: which rule cuts best, and which reading of importance chooses best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from hplus.evaluate import rescore
+from hplus.evaluate.controlled import feasible_counts, maxsim_of_prefixes
+from hplus.evaluate.cost import Cost, bytes_of
+from hplus.evaluate.lab import ALL, Lab, Line
+from hplus.states_file import StoredStates
+from hplus.types import F32, F64, I64, Bool, item_of_row
+from hplus.units import controls
+from hplus.units.partition import partition, spans_of_units
+from hplus.units.pool import normalise, pool, segment_sums, unit_importance
+from hplus.units.select import Budget, Kept, spend
+
+RANDOM = ("random", "histogram", "shuffled")
+
+
+def exact_count(lab: Lab) -> Iterator[Line]:
+    """Every rule with the same number of units in every text (eq:exact_count).
+
+    Random rules run with every seed and are averaged query by query; the counts are the least
+    over all rules and all seeds.
+    """
+    budgets, sides = lab.protocol.budgets, lab.protocol.sides
+    runs = {rule: seeded(lab, rule) for rule in lab.protocol.groupings}
+    cuts = {
+        name: [begins(lab, side, name) for side in lab.sides]
+        for names in runs.values()
+        for name in names
+        if name != "chunks"
+    }
+    asked, held = (
+        feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], budgets)
+        for i, side in enumerate(lab.sides)
+    )
+    importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
+    every = np.full_like(asked, np.iinfo(np.int32).max)
+    for rule, names in runs.items():
+        values: dict[str, list[F64]] = {}
+        for name in names:
+            if name == "chunks":
+                both = [list(_chunks(lab, side, asked, held, importance)) for side in sides]
+            else:
+                queries, documents = _units(lab, cuts[name], importance)
+                counts = [asked if side == "joint" else every for side in sides]
+                both = maxsim_of_prefixes(queries, documents, held, counts)
+            for side, found in zip(sides, both, strict=True):
+                for budget, scores in zip(budgets, found, strict=True):
+                    own = lab.values(scores, lab.gate)
+                    values.setdefault(f"{rule}, {side} {budget}", []).append(own)
+        for key, several in values.items():
+            at = budgets.index(int(key.rsplit(" ", 1)[1]))
+            vectors, units = float(held[:, at].mean()), float(asked[:, at].mean())
+            size = bytes_of(vectors, lab.width, lab.protocol.format)
+            work = units * vectors * lab.width * lab.gate.shape[1]
+            yield Line(key, np.mean(several, axis=0), Cost(vectors, size, units, work))
+
+
+def ablations(lab: Lab) -> Iterator[Line]:
+    """Query weights and choice of units by sum, mean or max of their tokens' importance, or none;
+    and the token projection in place of raw states, where the checkpoint has one."""
+    cuts = {name: [begins(lab, side, name) for side in lab.sides] for name in ("model", "tokens")}
+    asked, held = (
+        feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], lab.protocol.budgets[:1])
+        for i, side in enumerate(lab.sides)
+    )
+    importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
+
+    def line(
+        name: str,
+        rule: str,
+        selection: str,
+        weighting: str,
+        projection: tuple[F32, F32] | None = None,
+    ) -> Line:
+        (queries, weights), (documents, _) = (
+            _weighed(side, cut, own, lab.width, selection, weighting, projection)
+            for side, cut, own in zip(lab.sides, cuts[rule], importance, strict=True)
+        )
+        found = maxsim_of_prefixes(queries, documents, held, [asked], weights)
+        return lab.line(name, found[0][0], lab.gate)
+
+    for rule in cuts:
+        yield line(f"{rule}, sum", rule, "sum", "sum")
+        yield line(f"{rule}, query uniform", rule, "sum", "uniform")
+    for way in ("mean", "max"):
+        yield line(f"model, query {way}", "model", "sum", way)
+        yield line(f"model, selection {way}", "model", way, "sum")
+    projection = read_projection(lab.bench.model.checkpoint.source)
+    if projection is not None:
+        for rule in cuts:
+            yield line(f"{rule}, projected", rule, "sum", "sum", projection)
+
+
+def read_projection(checkpoint: str) -> tuple[F32, F32] | None:
+    """W_T and b_T of eq:token_projection, where training has left them beside the heads."""
+    file = Path(checkpoint) / "projection.safetensors"
+    if not file.is_file():
+        return None
+    arrays = load_file(file)
+    return arrays["project.weight"], arrays["project.bias"]
+
+
+def seeded(lab: Lab, rule: str) -> list[str]:
+    """A random rule once a seed, as RULE-SEED; any other as it is."""
+    return [f"{rule}-{seed}" for seed in lab.protocol.seeds] if rule in RANDOM else [rule]
+
+
+def begins(lab: Lab, side: StoredStates, name: str) -> Bool:
+    """Where the units of a grouping begin.
+
+    "histogram" draws lengths as the model's units of the documents have them; "shuffled" puts a
+    text's own lengths in another order.
+    """
+    rule, _, seed = name.partition("-")
+    if name == "model":
+        return lab.bench.begins(side, lab.units)
+    if rule == "shuffled":
+        return controls.shuffled(lab.bench.begins(side, lab.units), side.tokens, int(seed))
+    if rule == "histogram":
+        documents = lab.bench.documents
+        own = lab.bench.begins(documents, lab.units)
+        histogram = controls.length_histogram(own, documents.tokens)
+        return controls.histogram_random(side.tokens, histogram, int(seed))
+    return controls.rule(name)(side.tokens)
+
+
+def _units(lab: Lab, cut: Sequence[Bool], importance: Sequence[F32]) -> tuple[Kept, Kept]:
+    most = Budget(max(lab.protocol.budgets))
+    queries, documents = (
+        rescore.units_of(side, own, weights, lab.width, budget)
+        for side, own, weights, budget in zip(lab.sides, cut, importance, (ALL, most), strict=True)
+    )
+    return queries, documents
+
+
+def _chunks(lab: Lab, side: str, asked: I64, held: I64, importance: Sequence[F32]) -> Iterator[F32]:
+    """Equal chunks: exactly C_x(B) of the whole text, cut anew for every budget.
+
+    Where only documents have a budget, a query has as many chunks as the model finds units.
+    """
+    natural = _lengths(begins(lab, lab.bench.queries, "model"), lab.bench.queries)
+    for b in range(asked.shape[1]):
+        wanted = asked[:, b] if side == "joint" else natural
+        queries, documents = (
+            rescore.units_of(
+                states, controls.equal_chunks(states.tokens, count), weights, lab.width, ALL
+            )
+            for states, count, weights in zip(
+                lab.sides, (wanted, held[:, b]), importance, strict=True
+            )
+        )
+        yield lab.scores(queries, documents)
+
+
+def _lengths(cut: Bool, side: StoredStates) -> I64:
+    """Units of each text."""
+    return np.diff(partition(cut, side.tokens.offsets).offsets)
+
+
+def _weighed(
+    side: StoredStates,
+    cut: Bool,
+    importance: F32,
+    width: int,
+    selection: str,
+    weighting: str,
+    projection: tuple[F32, F32] | None,
+) -> tuple[Kept, F32]:
+    """Units in the order of one reading of their tokens' importance, and weights by another."""
+    units = partition(cut, side.tokens.offsets)
+    sums = unit_importance(importance, units)
+    ways: dict[str, F32] = {
+        "sum": sums,
+        "mean": (sums / np.diff(units.bounds)).astype(np.float32),
+        "max": np.maximum.reduceat(importance, units.bounds[:-1]),
+        "uniform": np.ones_like(sums),
+    }
+    if projection is None:
+        vectors = pool(side.states[:, :width].astype(np.float32), units, width)
+    else:  # affine: the mean of the projections is the projection of the mean
+        matrix, bias = projection
+        means = segment_sums(side.states.astype(np.float32), units.bounds)
+        means = means / np.diff(units.bounds).astype(np.float32)[:, None]
+        vectors = normalise((means @ matrix.T + bias)[:, :width])
+    chosen = ways[selection]
+    kept = spend(ALL, vectors, chosen, spans_of_units(side.tokens, units), units.offsets)
+    order = np.lexsort((-chosen, item_of_row(units.offsets)))
+    return kept, ways[weighting][order]

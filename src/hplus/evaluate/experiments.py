@@ -1,0 +1,251 @@
+"""The experiments: one function a kind of protocol, each a series of lines of per-query values.
+
+All pool the same cached token states; what differs is where units begin, how they weigh, how many
+stay, how wide they are, and which candidates they rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.evaluate import pools as candidates
+from hplus.evaluate.beir import Bench
+from hplus.evaluate.exact import ablations, exact_count
+from hplus.evaluate.lab import ALL, Lab, Line
+from hplus.evaluate.protocol import Protocol
+from hplus.types import F32
+from hplus.units.select import Budget, Kept, Policy, spend
+
+POLICIES: tuple[Policy, ...] = ("drop", "merge")
+VIEWS = {"G": "global", "P": "phrase", "L": "lexical"}
+# Weights beside the 1 of the phrase view (or else of the first), tried on dev data.
+GRID = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+def run(
+    bench: Bench,
+    protocol: Protocol,
+    alphas: Mapping[str, Mapping[str, float]] | None = None,
+    others: Mapping[str, F32] | None = None,
+) -> Iterator[Line]:
+    """Every line of a protocol on one set.
+
+    alphas: of the fusions, tuned on dev data. others: scores of other systems with every
+    document, f32[queries, documents], for a shared pool.
+    """
+    lab = Lab(bench, protocol)
+    if protocol.kind == "fusion":
+        yield from fusions(lab, alphas or {})
+    elif protocol.kind == "shared-pool":
+        yield from shared_pool(lab, others or {})
+    else:
+        kinds = {
+            "views": views,
+            "widths": widths,
+            "pool-sizes": pool_sizes,
+            "full-corpus": full_corpus,
+            "exact-count": exact_count,
+            "ablations": ablations,
+            "budgets": budgets,
+        }
+        yield from kinds[protocol.kind](lab)
+
+
+def views(lab: Lab) -> Iterator[Line]:
+    """Broad-deployed: each view over the same own global candidates."""
+    scores, cost = lab.local(lab.units, lab.width)
+    lexical = lab.bench.lexical(lab.importance)
+    own = {"global": lab.global_, "phrase": scores, "lexical": lexical}
+    yield lab.global_line("global", lab.gate_width, lab.global_, lab.gate)
+    yield lab.line("phrase", scores, lab.gate, cost)
+    yield Line("hybrid", lab.fused(own, lab.bench.model.recipe.fusion, lab.gate), cost)
+    yield lab.line("lexical", lexical, lab.gate)
+    if lab.units != lab.rule:
+        alone, cost = lab.local(lab.rule, lab.width)
+        yield lab.line("phrase, model alone", alone, lab.gate, cost)
+    token, cost = lab.token(lab.width)
+    yield lab.line("token", token, lab.gate, cost)
+
+
+def widths(lab: Lab) -> Iterator[Line]:
+    """Dimensional: the gate of the same width, and the gate frozen at the protocol's."""
+    dim, count = lab.bench.model.dim, lab.protocol.pools[0]
+    narrower = [(str(width), width) for width in lab.protocol.widths if width < dim]
+    for label, width in [*narrower, ("full", dim)]:
+        scores = lab.bench.global_scores(width)
+        own = lab.bench.gate(scores, count)
+        both = candidates.union([own, lab.gate])
+        yield lab.global_line(f"global {label}", width, scores, own)
+        for name, (local, cost) in (
+            ("token", lab.token(width, both)),
+            ("phrase", lab.local(lab.units, width, pools=both)),
+        ):
+            yield lab.line(f"{name} {label}, own gate", local, own, cost)
+            yield lab.line(f"{name} {label}, frozen gate", local, lab.gate, cost)
+        lab.forget()
+
+
+def pool_sizes(lab: Lab) -> Iterator[Line]:
+    """Pool-sensitivity: the first K candidates; recall and oracle of each pool."""
+    systems = {"token": lab.token(lab.width), "phrase": lab.local(lab.units, lab.width)}
+    for count in lab.protocol.pools:
+        own = lab.gate[:, :count]
+        facts = candidates.describe(lab.bench, own)
+        share = own.shape[1] / lab.gate.shape[1]
+        for name, (scores, cost) in systems.items():
+            spent = replace(cost, multiplications=cost.multiplications * share)
+            yield lab.line(f"{name} {count}", scores, own, spent, facts)
+
+
+def full_corpus(lab: Lab) -> Iterator[Line]:
+    """Both branches on their own over all documents, and the union of their candidates."""
+    n = len(lab.bench.ids)
+    every = np.tile(np.arange(n), (len(lab.bench.data.queries), 1))
+    scores, cost = lab.local(lab.units, lab.width, pools=every)
+    token, token_cost = lab.token(lab.width, every)
+    lexical = lab.bench.lexical(lab.importance)
+    branch = lab.bench.gate(scores, lab.protocol.pools[0])
+    union = candidates.union([lab.gate, branch])
+    whole = n / lab.gate.shape[1]
+    full, token_full = (
+        replace(spent, multiplications=spent.multiplications * whole)
+        for spent in (cost, token_cost)
+    )
+    own = {"global": lab.global_, "phrase": scores, "lexical": lexical}
+    alphas = lab.bench.model.recipe.fusion
+    yield lab.global_line("global", lab.gate_width, lab.global_, lab.gate)
+    yield lab.line("phrase, global pool", scores, lab.gate, cost)
+    facts = candidates.describe(lab.bench, branch)
+    yield lab.line("phrase, full corpus", scores, every, full, facts)
+    yield lab.line("token, full corpus", token, every, token_full)
+    yield lab.line("lexical, full corpus", lexical, every)
+    yield Line("hybrid, global pool", lab.fused(own, alphas, lab.gate), cost)
+    size = float(np.mean([len(found) for found in union]))
+    yield Line("hybrid, union", lab.fused(own, alphas, union), full, {"candidates": size})
+
+
+def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
+    """One union of all gates; every system ranks exactly these candidates."""
+    lacking = [name for name in lab.protocol.sources if name != "global" and name not in others]
+    if lacking:
+        raise InputError(
+            f"protocol {lab.protocol.name} unites candidates of {', '.join(lab.protocol.sources)}; "
+            f"{lacking[0]} is missing: give --baselines DIR with its weights"
+        )
+    count = lab.protocol.pools[0]
+    gates = [
+        lab.gate if name == "global" else lab.bench.gate(others[name], count)
+        for name in lab.protocol.sources
+    ]
+    union = candidates.union(gates)
+    facts = candidates.describe(lab.bench, union)
+    scores, cost = lab.local(lab.units, lab.width, pools=union)
+    token, token_cost = lab.token(lab.width, union)
+    share = facts["candidates"] / lab.gate.shape[1]
+    for name, own, spent in (
+        ("global", lab.global_, None),
+        ("token", token, token_cost),
+        ("phrase", scores, cost),
+    ):
+        if spent is not None:
+            spent = replace(spent, multiplications=spent.multiplications * share)
+        yield lab.line(name, own, union, spent, facts)
+    for name, own in others.items():
+        yield lab.line(name, own, union, None, facts)
+
+
+def budgets(lab: Lab) -> Iterator[Line]:
+    """Plain document budgets, what a user pays for; queries keep all their units.
+
+    Beside each adaptive budget, one of importance to be reached, stands the fixed one that keeps
+    as many units a document on average, or a little more.
+    """
+    queries, documents = (lab.kept(side, lab.units, lab.width) for side in lab.sides)
+    tokens, every = (lab.kept(side, "tokens", lab.width, "uniform") for side in lab.sides)
+
+    def line(name: str, asked: Kept, held: Kept, budget: Budget = ALL) -> Line:
+        if budget != ALL:
+            held = spend(budget, held.vectors, held.weights, held.spans, held.offsets)
+        cost = lab.cost(asked, held, lab.width)
+        return lab.line(name, lab.scores(asked, held), lab.gate, cost)
+
+    yield line("model, all", queries, documents)
+    yield line("tokens, all", tokens, every)
+    for count in lab.protocol.budgets:
+        for policy in POLICIES:
+            budget = Budget(count, policy=policy)
+            yield line(f"model, {policy} to {count}", queries, documents, budget)
+        yield line(f"tokens, ward to {count}", tokens, every, Budget(count, policy="ward"))
+    for share in lab.protocol.shares:
+        for policy in POLICIES:
+            budget = Budget(share=share, policy=policy)
+            label = f"{share:.0%} of importance"
+            adaptive = line(f"model, {policy} to {label}", queries, documents, budget)
+            assert adaptive.cost is not None  # `line` counts it
+            same = _same_mean(documents, adaptive.cost.vectors)
+            fixed = replace(budget, count=same, share=None)
+            yield adaptive
+            yield line(f"model, {policy} fixed, as {label}", queries, documents, fixed)
+
+
+def fusions(lab: Lab, alphas: Mapping[str, Mapping[str, float]]) -> Iterator[Line]:
+    """The seven combinations of views."""
+    own = view_scores(lab)
+    for name in combinations_of_views():
+        if "+" in name and name not in alphas:
+            raise InputError(f"no weights for {name}: they are tuned on dev data, give --dev")
+        weights = alphas[name] if "+" in name else {VIEWS[name]: 1.0}
+        facts = {f"alpha {view}": alpha for view, alpha in weights.items()}
+        yield Line(name, lab.fused(own, weights, lab.gate), None, facts)
+
+
+def combinations_of_views() -> list[str]:
+    """G, P, L, G+P, G+L, P+L, G+P+L."""
+    return ["+".join(some) for n in (1, 2, 3) for some in combinations(VIEWS, n)]
+
+
+def view_scores(lab: Lab) -> dict[str, F32]:
+    """Of every query with every document."""
+    scores, _ = lab.local(lab.units, lab.width)
+    lexical = lab.bench.lexical(lab.importance)
+    return {"global": lab.global_, "phrase": scores, "lexical": lexical}
+
+
+def tune(benches: Sequence[Bench], protocol: Protocol) -> dict[str, dict[str, float]]:
+    """Weights of every combination of views: the best macro on dev sets."""
+    labs = [Lab(bench, protocol) for bench in benches]
+    scores = [view_scores(lab) for lab in labs]
+    best: dict[str, dict[str, float]] = {}
+    for name in combinations_of_views()[len(VIEWS) :]:
+        of = [VIEWS[view] for view in name.split("+")]
+        anchor = "phrase" if "phrase" in of else of[0]
+        others = [view for view in of if view != anchor]
+        tried = [
+            {anchor: 1.0, **dict(zip(others, values, strict=True))}
+            for values in product(GRID, repeat=len(others))
+        ]
+        macros = [
+            np.mean(
+                [
+                    lab.fused(own, alphas, lab.gate).mean()
+                    for lab, own in zip(labs, scores, strict=True)
+                ]
+            )
+            for alphas in tried
+        ]
+        best[name] = tried[int(np.argmax(macros))]
+    return best
+
+
+def _same_mean(kept: Kept, mean: float) -> int:
+    """The smallest fixed budget that keeps `mean` units a text or more."""
+    lengths = np.diff(kept.offsets)
+    count = 1
+    while np.minimum(lengths, count).mean() < mean and count < lengths.max(initial=1):
+        count += 1
+    return count

@@ -1,0 +1,131 @@
+"""A set under a protocol: its gate, its units, its importance, and lines of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hplus.errors import InputError
+from hplus.evaluate import pools as candidates
+from hplus.evaluate import rescore
+from hplus.evaluate.beir import Bench
+from hplus.evaluate.cost import Cost, bytes_of, cost_of
+from hplus.evaluate.protocol import Protocol
+from hplus.states_file import StoredStates
+from hplus.types import F32, F64, I64
+from hplus.units.select import Budget, Kept
+from hplus.views.fusion import fuse
+
+ALL = Budget()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One system of a table: nDCG@10 of every query, f64[queries], and what it costs."""
+
+    name: str
+    values: F64
+    cost: Cost | None = None
+    facts: dict[str, float] = field(default_factory=dict)
+    """Measured beside: recall of the pool, its oracle …"""
+
+
+class Lab:
+    """What a protocol fixes on one bench; units once pooled are kept for the next line."""
+
+    def __init__(self, bench: Bench, protocol: Protocol) -> None:
+        if protocol.boundaries == "model+terms" and bench.terms is None:
+            raise InputError(
+                f"protocol {protocol.name} is CRF with terminology: give --terms FILE, one term "
+                "a line"
+            )
+        self.bench, self.protocol = bench, protocol
+        recipe = bench.model.recipe
+        self.importance = recipe.importance
+        self.rule = recipe.units
+        self.units = recipe.units + ("+terms" if protocol.boundaries == "model+terms" else "")
+        self.gate_width = min(protocol.gate_width, bench.model.dim)
+        self.global_ = bench.global_scores(self.gate_width)
+        self.gate = bench.gate(self.global_, max(protocol.pools))
+        self._kept: dict[tuple[str, bool, int], Kept] = {}
+
+    @property
+    def width(self) -> int:
+        """Columns of local vectors."""
+        return min(self.protocol.widths[0], self.bench.model.dim)
+
+    @property
+    def sides(self) -> tuple[StoredStates, StoredStates]:
+        """Queries and documents."""
+        return self.bench.queries, self.bench.documents
+
+    def kept(self, side: StoredStates, units: str, width: int, kind: str = "") -> Kept:
+        """All units of one side in order of importance."""
+        kind = kind or self.importance
+        key = (f"{units} {kind}", side is self.bench.queries, width)
+        if key not in self._kept:
+            self._kept[key] = self.bench.units(side, units, kind, width, ALL)
+        return self._kept[key]
+
+    def forget(self) -> None:
+        """Units of one width take a gigabyte."""
+        self._kept.clear()
+
+    def local(
+        self, units: str, width: int, kind: str = "", pools: Sequence[I64] | I64 | None = None
+    ) -> tuple[F32, Cost]:
+        """Natural S_P, f32[queries, documents], of the candidates (by default those of the gate),
+        and its cost over the gate."""
+        queries, documents = (self.kept(side, units, width, kind) for side in self.sides)
+        return self.scores(queries, documents, pools), self.cost(queries, documents, width)
+
+    def token(self, width: int, pools: Sequence[I64] | I64 | None = None) -> tuple[F32, Cost]:
+        """Late interaction over all tokens, every query token counting once."""
+        return self.local("tokens", width, "uniform", pools)
+
+    def scores(
+        self, queries: Kept, documents: Kept, pools: Sequence[I64] | I64 | None = None
+    ) -> F32:
+        """Normalised S_P of each query's candidates, by default those of the gate."""
+        pools = self.gate if pools is None else pools
+        threads = self.bench.model.threads
+        return rescore.maxsim_of_pools(queries, documents, pools, threads=threads)
+
+    def cost(self, queries: Kept, documents: Kept, width: int) -> Cost:
+        n, asked = len(self.bench.ids), len(self.bench.data.queries)
+        return cost_of(
+            queries, documents, n, asked, self.gate.shape[1], width, self.protocol.format
+        )
+
+    def values(self, scores: F32, pools: Sequence[I64] | I64) -> F64:
+        """nDCG@10 of every query over its own candidates."""
+        pooled = [scores[row, own].astype(np.float64) for row, own in enumerate(pools)]
+        return self.bench.ndcg10(pooled, pools)
+
+    def fused(
+        self, views: Mapping[str, F32], alphas: Mapping[str, float], pools: Sequence[I64] | I64
+    ) -> F64:
+        """The same of a weighted sum of views."""
+        pooled = [
+            fuse({view: views[view][row, own].astype(np.float64) for view in alphas}, alphas)
+            for row, own in enumerate(pools)
+        ]
+        return self.bench.ndcg10(pooled, pools)
+
+    def line(
+        self,
+        name: str,
+        scores: F32,
+        pools: Sequence[I64] | I64,
+        cost: Cost | None = None,
+        facts: dict[str, float] | None = None,
+    ) -> Line:
+        return Line(name, self.values(scores, pools), cost, facts or {})
+
+    def global_line(self, name: str, width: int, scores: F32, pools: I64) -> Line:
+        """One vector a document over the whole corpus, with what its gate lets through."""
+        n = float(len(self.bench.ids))
+        cost = Cost(1.0, bytes_of(1, width, self.protocol.format), 1.0, n * width)
+        return self.line(name, scores, pools, cost, candidates.describe(self.bench, pools))

@@ -1,0 +1,275 @@
+"""Every protocol on a part of the demo corpus with a tiny model, against plainer ways to count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from hplus import Budget, HPlus, InputError
+from hplus.evaluate import rescore
+from hplus.evaluate.beir import Bench
+from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
+from hplus.evaluate.exact import begins, read_projection, seeded
+from hplus.evaluate.experiments import combinations_of_views, run, tune
+from hplus.evaluate.lab import Lab, Line
+from hplus.evaluate.metrics import ndcg
+from hplus.evaluate.pools import describe, pool_hash, union
+from hplus.evaluate.protocol import Protocol, load, names
+from hplus.units.partition import partition
+from hplus.units.terms import Terms
+
+ALPHAS = {
+    "G+P": {"global": 0.5, "phrase": 1.0},
+    "G+L": {"global": 1.0, "lexical": 0.5},
+    "P+L": {"phrase": 1.0, "lexical": 0.2},
+    "G+P+L": {"global": 0.5, "phrase": 1.0, "lexical": 0.2},
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> RetrievalSet:
+    whole = read_beir(demo_folder("en"))
+    return replace(
+        whole,
+        document_ids=whole.document_ids[:120],
+        documents=whole.documents[:120],
+        query_ids=whole.query_ids[:8],
+        queries=whole.queries[:8],
+    )
+
+
+@pytest.fixture(scope="module")
+def bench(data: RetrievalSet, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    model = HPlus(tiny_folder, long="cut").fit_idf(data.documents)
+    terms = Terms(["type 2 diabetes", "blood pressure"])
+    return Bench(model, data, tmp_path_factory.mktemp("states"), terms)
+
+
+def small(name: str) -> Protocol:
+    """A protocol with candidates and widths that a corpus of 120 and 32 columns can be short of."""
+    protocol = load(name)
+    pools = tuple(max(5, k // 50) for k in protocol.pools)
+    widths = tuple(max(2, w // 16) for w in protocol.widths)
+    return replace(protocol, pools=pools, widths=widths, gate_width=8, seeds=protocol.seeds[:2])
+
+
+def lines_of(bench: Bench, name: str) -> dict[str, Line]:
+    return {line.name: line for line in run(bench, small(name), ALPHAS)}
+
+
+LOCAL = sorted(set(names()) - {"shared-pool"})
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_lines_have_a_value_a_query(bench: Bench, name: str) -> None:
+    lines = lines_of(bench, name)
+    assert lines
+    for line in lines.values():
+        assert line.values.shape == (8,)
+        assert ((line.values >= 0) & (line.values <= 1)).all()
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_every_planned_contrast_has_its_lines(bench: Bench, name: str) -> None:
+    lines = lines_of(bench, name)
+    for contrast in load(name).families():
+        sides = {contrast.ours, contrast.theirs}
+        if name == "pool-sensitivity":
+            sides = {side.replace("2000", "40").replace("1000", "20").replace(" 100", " 5")
+                     for side in sides}  # fmt: skip
+        if "model, projected" in sides:
+            continue  # this checkpoint has none
+        if name == "dimensional":
+            sides = {side.replace("128", "8") for side in sides}
+        assert sides <= set(lines)
+
+
+def test_broad_deployed_by_hand(bench: Bench) -> None:
+    """Phrase with terms over the global top K, scored pair by pair with `HPlus.score`."""
+    protocol = small("broad-deployed")
+    found = lines_of(bench, "broad-deployed")["phrase"].values
+    model = bench.model
+    same = HPlus(
+        model.checkpoint.source, long="cut", terms=bench.terms, phrase_width=protocol.widths[0]
+    ).fit_idf(bench.data.documents)
+    documents = bench.data.documents
+    whole = same.encode_document(documents).global_[:, : protocol.gate_width]
+    for row, (query, name) in enumerate(zip(bench.data.queries, bench.data.query_ids, strict=True)):
+        own = same.encode_query(query).global_[0, : protocol.gate_width]
+        cosine = whole @ own / np.linalg.norm(whole, axis=1)
+        order = sorted(range(120), key=lambda i: (-cosine[i], bench.ids[i]))[: protocol.pools[0]]
+        scores = same.score(query, [documents[i] for i in order], alphas={"phrase": 1.0}).phrase
+        assert scores is not None
+        ranking = sorted(zip(-scores, bench.ids[order], strict=True))
+        expected = ndcg([str(i) for _, i in ranking][:10], bench.data.judgements[name])
+        assert found[row] == pytest.approx(expected, abs=1e-6)
+
+
+def test_broad_deployed_is_refused_without_terms(bench: Bench) -> None:
+    without = Bench.__new__(Bench)
+    without.__dict__ = {**bench.__dict__, "terms": None}
+    with pytest.raises(InputError, match=r"CRF with terminology: give --terms FILE"):
+        list(run(without, small("broad-deployed"), {}))
+
+
+def test_controls_keep_the_exact_count_in_every_text(bench: Bench) -> None:
+    """Each rule has at least the common count everywhere; chunks have exactly that many."""
+    lab = Lab(bench, small("exact-count"))
+    rules = [name for rule in lab.protocol.groupings for name in seeded(lab, rule)]
+    assert len(rules) == 6 + 3 * 2
+    for side in (bench.queries, bench.documents):
+        natural = [
+            np.diff(partition(begins(lab, side, rule), side.tokens.offsets).offsets)
+            for rule in rules
+            if rule != "chunks"
+        ]
+        least = np.min(natural, axis=0)
+        assert (least >= (np.diff(side.tokens.offsets) > 0)).all()
+        for rule, found in zip([r for r in rules if r.startswith("shuffled")],
+                               natural[-2:], strict=True):  # fmt: skip
+            assert (found == natural[0]).all(), rule  # the model's own lengths in another order
+
+
+def test_averages_over_seeds_are_by_query(bench: Bench) -> None:
+    """With one unit a text the count is the same under every seed."""
+    protocol = replace(small("exact-count"), groupings=("random",), budgets=(1,), contrasts=())
+    both = next(iter(run(bench, protocol, {}))).values
+    alone = [
+        next(iter(run(bench, replace(protocol, seeds=(seed,)), {}))).values
+        for seed in protocol.seeds
+    ]
+    assert not np.array_equal(alone[0], alone[1])
+    np.testing.assert_allclose(both, np.mean(alone, axis=0))
+
+
+def test_an_exact_count_above_every_text_is_natural_for_the_scarcest_rule(bench: Bench) -> None:
+    """With one rule alone and a budget that no text reaches, nothing is left out."""
+    protocol = replace(small("exact-count"), groupings=("model",), budgets=(500,), contrasts=())
+    lines = {line.name: line for line in run(bench, protocol, {})}
+    lab = Lab(bench, protocol)
+    scores, _ = lab.local(lab.units, protocol.widths[0])
+    expected = lab.values(scores, lab.gate)
+    np.testing.assert_allclose(lines["model, joint 500"].values, expected)
+    np.testing.assert_allclose(lines["model, document 500"].values, expected)
+
+
+def test_full_corpus_ranks_everything(bench: Bench) -> None:
+    lines = lines_of(bench, "full-corpus")
+    lab = Lab(bench, small("full-corpus"))
+    scores = rescore.maxsim(*(lab.kept(side, lab.units, lab.width) for side in lab.sides))
+    for row, name in enumerate(bench.data.query_ids):
+        order = sorted(range(120), key=lambda i: (-scores[row, i], bench.ids[i]))[:10]
+        expected = ndcg([str(bench.ids[i]) for i in order], bench.data.judgements[name])
+        assert lines["phrase, full corpus"].values[row] == pytest.approx(expected)
+    wider = lines["hybrid, union"].facts["candidates"]
+    assert lab.gate.shape[1] <= wider <= 2 * lab.gate.shape[1]
+
+
+def test_a_single_view_needs_no_tuning_and_others_do(bench: Bench) -> None:
+    assert combinations_of_views() == ["G", "P", "L", "G+P", "G+L", "P+L", "G+P+L"]
+    with pytest.raises(InputError, match=r"tuned on dev data, give --dev"):
+        list(run(bench, small("fusion"), {}))
+    lines = lines_of(bench, "fusion")
+    broad = lines_of(bench, "broad-deployed")
+    np.testing.assert_allclose(lines["G"].values, broad["global"].values)
+    np.testing.assert_allclose(lines["P"].values, broad["phrase"].values)
+
+
+def test_tuning_takes_the_best_of_its_grid(bench: Bench) -> None:
+    tuned = tune([bench], small("fusion"))
+    assert set(tuned) == {"G+P", "G+L", "P+L", "G+P+L"}
+    best = {line.name: line.values.mean() for line in run(bench, small("fusion"), tuned)}
+    other = {line.name: line.values.mean() for line in run(bench, small("fusion"), ALPHAS)}
+    for name in tuned:
+        assert best[name] >= other[name] - 1e-12
+
+
+def test_budgets_of_the_same_mean_cost_as_much(bench: Bench) -> None:
+    lines = lines_of(bench, "budgets")
+    for share in ("30%", "50%", "70%", "90%"):
+        adaptive = lines[f"model, merge to {share} of importance"].cost
+        fixed = lines[f"model, merge fixed, as {share} of importance"].cost
+        assert adaptive is not None
+        assert fixed is not None
+        assert adaptive.vectors <= fixed.vectors <= adaptive.vectors + 1
+    assert lines["model, merge to 4"].cost is not None
+    assert lines["model, merge to 4"].cost.bytes == lines["model, merge to 4"].cost.vectors * 8 * 4
+
+
+def test_uniform_weights_by_hand(bench: Bench) -> None:
+    protocol = replace(small("ablations"), budgets=(500,))
+    lines = {line.name: line.values for line in run(bench, protocol, {})}
+    lab = Lab(bench, protocol)
+    width = protocol.widths[0]
+    tokens = [
+        bench.units(side, "tokens", "uniform", width, Budget())
+        for side in (bench.queries, bench.documents)
+    ]
+    # All rules keep as many units as the scarcest has: the model's own, so all of them here.
+    queries, documents = (
+        lab.kept(side, lab.units, width) for side in (bench.queries, bench.documents)
+    )
+    uniform = rescore.maxsim_by(queries, documents, [np.ones_like(queries.weights)])[0]
+    np.testing.assert_allclose(lines["model, query uniform"], lab.values(uniform, lab.gate))
+    assert len(tokens[0].weights) >= len(queries.weights)
+
+
+def test_pools(bench: Bench) -> None:
+    lab = Lab(bench, small("pool-sensitivity"))
+    found = describe(bench, lab.gate)
+    judged = [bench.data.judgements[name] for name in bench.data.query_ids]
+    shares = []
+    for own, grades in zip(lab.gate, judged, strict=True):
+        relevant = {name for name, grade in grades.items() if grade > 0}
+        shares.append(len(relevant & set(bench.ids[own].tolist())) / len(relevant))
+    assert found["recall"] == pytest.approx(np.mean(shares))
+    assert found["degenerate"] == 0
+    whole = np.tile(np.arange(120), (8, 1))
+    assert describe(bench, whole)["degenerate"] == 1
+    both = union([lab.gate[:, :3], lab.gate[:, 2:5]])
+    assert [len(own) for own in both] == [5] * 8
+    assert pool_hash(bench, both) == pool_hash(bench, [own[::-1] for own in both])
+    assert pool_hash(bench, both) != pool_hash(bench, [own[1:] for own in both])
+
+
+def test_an_orthogonal_projection_changes_nothing(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cosines of rotated states are those of the states, at full width."""
+    dim = bench.model.dim
+    protocol = replace(small("ablations"), widths=(dim,))
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(dim, dim)))[0]
+    arrays = {"project.weight": rotation.astype(np.float32),
+              "project.bias": np.zeros(dim, np.float32)}  # fmt: skip
+    save_file(arrays, tmp_path / "projection.safetensors")
+    assert read_projection(bench.model.checkpoint.source) is None
+    monkeypatch.setattr(
+        bench.model, "checkpoint", replace(bench.model.checkpoint, source=str(tmp_path))
+    )
+    lines = {line.name: line.values for line in run(bench, protocol)}
+    np.testing.assert_allclose(lines["model, projected"], lines["model, sum"], atol=1e-6)
+    np.testing.assert_allclose(lines["tokens, projected"], lines["tokens, sum"], atol=1e-6)
+
+
+def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
+    random = np.random.default_rng(0)
+    shape = (8, 120)
+    others = {name: random.normal(size=shape).astype(np.float32) for name in ("one", "two")}
+    protocol = replace(small("shared-pool"), sources=("global", "one"))
+    lines = {line.name: line for line in run(bench, protocol, others=others)}
+    assert list(lines) == ["global", "token", "phrase", "one", "two"]
+    lab = Lab(bench, protocol)
+    pools = union([lab.gate, bench.gate(others["one"], protocol.pools[0])])
+    expected = describe(bench, pools)
+    assert all(line.facts == expected for line in lines.values())
+    for row, own in enumerate(pools):
+        order = sorted(own, key=lambda i: (-others["two"][row, i], bench.ids[i]))[:10]
+        grades = bench.data.judgements[bench.data.query_ids[row]]
+        value = ndcg([str(bench.ids[i]) for i in order], grades)
+        assert lines["two"].values[row] == pytest.approx(value)
+    with pytest.raises(InputError, match="one is missing: give --baselines DIR"):
+        list(run(bench, protocol, others={"two": others["two"]}))
