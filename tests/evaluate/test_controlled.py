@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Units, random_units
+from builders import Units, random_units, random_weights
 from hplus.evaluate import rescore
 from hplus.evaluate.controlled import feasible_counts, maxsim_of_prefixes
 from hplus.types import F32, I64
@@ -41,19 +41,22 @@ def by_hand(queries: Kept, documents: Kept, asked: I64, given: I64, weights: F32
 @given(st.integers(0, 2**32 - 1), lengths, lengths, st.integers(1, 4))
 def test_prefixes_by_hand(seed: int, asked: list[int], held: list[int], size: int) -> None:
     random = np.random.default_rng(seed)
-    rescore.BLOCK, usual = size * 3, rescore.BLOCK  # several blocks, texts larger than one
-    try:
-        queries, documents = (kept(random_units(random, n)) for n in (asked, held))
-        budgets = [1, 2, 4, 8]
-        counts = [feasible_counts([np.array(n)], budgets) for n in (asked, held)]
-        found = maxsim_of_prefixes(queries, documents, counts[1], [counts[0]])[0]
+    queries, documents = (kept(random_units(random, n)) for n in (asked, held))
+    budgets = [1, 2, 4, 8]
+    counts = [feasible_counts([np.array(n)], budgets) for n in (asked, held)]
+    every = np.full_like(counts[0], 99)
+    weights = random_weights(random, len(queries.weights))
+    pools = [np.sort(random.permutation(len(held))[:size]) for _ in asked]
+    found = maxsim_of_prefixes(
+        queries, documents, counts[1], [counts[0], every], pools, weights=weights
+    )
+    for way, own in enumerate((counts[0], every)):
         for b in range(len(budgets)):
-            expected = by_hand(
-                queries, documents, counts[0][:, b], counts[1][:, b], queries.weights
-            )
-            np.testing.assert_allclose(found[b], expected, atol=1e-5)
-    finally:
-        rescore.BLOCK = usual
+            expected = by_hand(queries, documents, own[:, b], counts[1][:, b], weights)
+            for row, pool in enumerate(pools):
+                scores = found[way][b][row]
+                np.testing.assert_allclose(scores[pool], expected[row, pool], atol=1e-5)
+                assert np.isneginf(np.delete(scores, pool)).all()
 
 
 @some
@@ -63,7 +66,8 @@ def test_all_units_are_the_natural_score(seed: int, asked: list[int], held: list
     queries, documents = (kept(random_units(random, n)) for n in (asked, held))
     every = [np.full((len(n), 1), 99) for n in (asked, held)]
     every[1] = np.array(held)[:, None]
-    found = maxsim_of_prefixes(queries, documents, every[1], [every[0]])[0][0]
+    pools = np.tile(np.arange(len(held)), (len(asked), 1))
+    found = maxsim_of_prefixes(queries, documents, every[1], [every[0]], pools)[0][0]
     np.testing.assert_allclose(found, rescore.maxsim(queries, documents), atol=1e-5)
 
 

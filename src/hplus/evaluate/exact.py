@@ -50,7 +50,9 @@ def exact_count(lab: Lab) -> Iterator[Line]:
             else:
                 queries, documents = _units(lab, cuts[name], importance)
                 counts = [asked if side == "joint" else every for side in sides]
-                both = maxsim_of_prefixes(queries, documents, held, counts)
+                both = maxsim_of_prefixes(
+                    queries, documents, held, counts, lab.gate, threads=lab.bench.model.threads
+                )
             for side, found in zip(sides, both, strict=True):
                 for budget, scores in zip(budgets, found, strict=True):
                     own = lab.values(scores, lab.gate)
@@ -84,7 +86,15 @@ def ablations(lab: Lab) -> Iterator[Line]:
             _weighed(side, cut, own, lab.width, selection, weighting, projection)
             for side, cut, own in zip(lab.sides, cuts[rule], importance, strict=True)
         )
-        found = maxsim_of_prefixes(queries, documents, held, [asked], weights)
+        found = maxsim_of_prefixes(
+            queries,
+            documents,
+            held,
+            [asked],
+            lab.gate,
+            weights=weights,
+            threads=lab.bench.model.threads,
+        )
         return lab.line(name, found[0][0], lab.gate)
 
     for rule in cuts:

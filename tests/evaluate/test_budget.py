@@ -1,0 +1,77 @@
+"""Which setting to take: the efficient ones by brute force, the figures against the bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hplus import HPlus
+from hplus.evaluate import rescore
+from hplus.evaluate.beir import Bench
+from hplus.evaluate.budget import Setting, efficient, recommend, settings
+from hplus.evaluate.data import demo_folder, read_beir
+from hplus.evaluate.run import sample
+from hplus.units.select import Budget
+
+POINTS = st.lists(
+    st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12, unique=True
+)
+
+
+def made_up(size: int, quality: float) -> Setting:
+    values = np.array([quality])
+    return Setting(size, 8, "int8", size, float(size), values, values)
+
+
+@given(POINTS)
+def test_efficient_by_brute_force(points: list[tuple[int, int]]) -> None:
+    """A setting is efficient if none that is as small or smaller is as good, but for itself."""
+    found = efficient([made_up(size, quality / 10) for size, quality in points])
+    assert [s.bytes for s in found] == sorted(s.bytes for s in found)
+    for setting in found:
+        own = (setting.bytes, setting.hybrid.mean())
+        better = [
+            s
+            for s in found
+            if (s.bytes, s.hybrid.mean()) != own and s.bytes <= own[0] and s.hybrid.mean() >= own[1]
+        ]
+        assert setting.efficient == (not better)
+
+
+@given(POINTS)
+def test_the_smallest_within_a_point_is_recommended(points: list[tuple[int, int]]) -> None:
+    found = [made_up(size, quality * 0.0075) for size, quality in points]  # 0.75 points apart
+    best = max(quality for _, quality in points)
+    near = [size for size, quality in points if best - quality <= 1]
+    assert recommend(found).bytes == min(near)
+
+
+def test_settings_on_the_demo_corpus(tiny_folder: Path, tmp_path: Path) -> None:
+    data = sample(read_beir(demo_folder("en")), 5, 13)
+    model = HPlus(tiny_folder, long="cut")
+    bench = Bench(model, data, tmp_path)
+    seen: list[int] = []
+    found = list(settings(bench, budgets=(4,), advance=seen.append))
+    assert len(seen) == len(found) == 2 * 1 * 3  # 4 units and all; 32 columns; three formats
+    assert {(s.budget, s.width, s.format) for s in found} == {
+        (budget, 32, format) for budget in (4, None) for format in ("int8", "f16", "f32")
+    }
+    recipe = model.recipe
+    units = [
+        bench.units(side, recipe.units, recipe.importance, 32, budget)
+        for side, budget in (
+            (bench.queries, Budget()),
+            (bench.documents, Budget(4, policy="merge")),
+        )
+    ]
+    expected = bench.ndcg10(bench.pooled(rescore.maxsim(*units)))
+    exact = next(s for s in found if (s.budget, s.format) == (4, "f32"))
+    np.testing.assert_allclose(exact.phrase, expected)
+    assert exact.bytes == pytest.approx(exact.vectors * 32 * 4)
+    small = next(s for s in found if (s.budget, s.format) == (4, "int8"))
+    assert small.bytes == pytest.approx(small.vectors * (32 + 2))
+    assert str(small) == "4 units of width 32, int8"
