@@ -63,14 +63,14 @@ def stored_states(
     folder = Path(cache) / _key(model, texts, layer)
     folder.mkdir(parents=True, exist_ok=True)
     done_file = folder / "done.json"
-    done = _read_done(done_file, len(texts))
+    done = read_done(done_file, len(texts))
     shapes = {
         "states": (np.float16, (len(tokens.ids), backbone.dim)),
         "inner": (np.float16, (len(tokens.ids), backbone.dim)),
         "mean": (np.float32, (len(texts), backbone.dim)),
     }
     arrays = {
-        name: _mapped(folder / f"{name}.npy", dtype, shape, fresh=done == 0)
+        name: mapped(folder / f"{name}.npy", dtype, shape, fresh=done == 0)
         for name, (dtype, shape) in shapes.items()
     }
     bar = show_progress(progress, len(texts)) if progress and done < len(texts) else None
@@ -93,7 +93,7 @@ def stored_states(
             arrays["mean"][first:last] = step.mean
             for array in arrays.values():
                 array.flush()
-            _write_done(done_file, last)
+            write_done(done_file, last)
     return StoredStates(tokens, arrays["states"], arrays["inner"], np.asarray(arrays["mean"]))
 
 
@@ -131,7 +131,8 @@ def _key(model: HPlus, texts: Sequence[str], layer: int) -> str:
     return digest.hexdigest()[:24]
 
 
-def _mapped(path: Path, dtype: type, shape: tuple[int, int], *, fresh: bool) -> np.memmap:
+def mapped(path: Path, dtype: type, shape: tuple[int, int], *, fresh: bool) -> np.memmap:
+    """An array on disk, made now or as it was left."""
     if fresh:
         return np.lib.format.open_memmap(path, "w+", dtype=dtype, shape=shape)
     try:
@@ -147,7 +148,8 @@ def _mapped(path: Path, dtype: type, shape: tuple[int, int], *, fresh: bool) -> 
     return array
 
 
-def _read_done(path: Path, texts: int) -> int:
+def read_done(path: Path, texts: int) -> int:
+    """How many of the texts were encoded before."""
     try:
         done = json.loads(path.read_text())["texts"]
     except FileNotFoundError:
@@ -159,7 +161,8 @@ def _read_done(path: Path, texts: int) -> int:
     return done
 
 
-def _write_done(path: Path, texts: int) -> None:
+def write_done(path: Path, texts: int) -> None:
+    """Note that so many are done, in one step."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps({"texts": texts}))
     draft.replace(path)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from hplus.evaluate.baselines.baseline import Baseline
 from hplus.progress import Progress, show_progress
-from hplus.states_file import _mapped, _read_done, _write_done
+from hplus.states_file import mapped, read_done, write_done
 from hplus.types import I64
 
 # Texts between two notes of what is done: what an interrupt can cost.
@@ -72,8 +72,8 @@ def stored_rows(
     else:
         folder = cache / key
         folder.mkdir(parents=True, exist_ok=True)
-        done = _read_done(folder / "done.json", texts)
-        rows = _mapped(folder / "rows.npy", dtype, shape, fresh=done == 0)
+        done = read_done(folder / "done.json", texts)
+        rows = mapped(folder / "rows.npy", dtype, shape, fresh=done == 0)
     bar = show_progress(progress, texts) if progress and done < texts else None
     with bar or nullcontext(Progress()) as shown:
         shown.advance(done)
@@ -82,6 +82,6 @@ def stored_rows(
             rows[offsets[first] : offsets[last]] = run(first, last)
             if isinstance(rows, np.memmap):
                 rows.flush()
-                _write_done(folder / "done.json", last)
+                write_done(folder / "done.json", last)
             shown.advance(last - first)
     return rows
