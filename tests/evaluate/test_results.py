@@ -18,6 +18,7 @@ from hplus.evaluate.protocol import Contrast, load
 from hplus.evaluate.results import Cell, check_comparable, contrasts, macro, mean_cost, read, write
 from hplus.evaluate.run import System, measure, read_config, run_config, sample
 from hplus.evaluate.statistics import holm
+from hplus.units.terms import Terms
 
 
 def cell(task: str = "a", **changes: object) -> Cell:
@@ -205,3 +206,34 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
     written = next((tmp_path / "cells").glob("*.json")).read_text()
     assert "_ms" not in written
     assert json.loads(next((tmp_path / "cells").glob("*.times")).read_text()) == times
+
+
+@pytest.mark.parametrize(
+    ("protocol", "complaint"),
+    [
+        ("broad-deployed", "give --terms FILE"),
+        ("fusion", "give --terms FILE"),
+        ("shared-pool", "shared-pool: bge-small-en-v1.5 needs"),
+    ],
+)
+def test_what_is_missing_is_told_before_encoding(
+    tiny_folder: Path, tmp_path: Path, protocol: str, complaint: str
+) -> None:
+    data = read_beir(demo_folder("en"))
+    with pytest.raises(InputError, match=complaint):
+        measure(System("x", str(tiny_folder)), load(protocol), "demo", data, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_fusion_without_dev_data(tiny_folder: Path, tmp_path: Path) -> None:
+    data = read_beir(demo_folder("en"))
+    with pytest.raises(InputError, match="give --dev DIR:SPLIT"):
+        measure(
+            System("x", str(tiny_folder)),
+            load("fusion"),
+            "demo",
+            data,
+            tmp_path,
+            terms=Terms(["type 2 diabetes"]),
+        )
+    assert not list(tmp_path.iterdir())

@@ -35,7 +35,7 @@ import numpy as np
 
 from hplus.errors import InputError
 from hplus.evaluate import results
-from hplus.evaluate.baselines import named, scores
+from hplus.evaluate.baselines import available, named, scores
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import latency
 from hplus.evaluate.data import RetrievalSet, read_beir
@@ -151,15 +151,15 @@ def measure(
     if path.exists():
         times = json.loads(times_path.read_text()) if times_path.exists() else {}
         return results.read(path), times
+    others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
+    _check_inputs(protocol, terms, dev(), others, baselines)
     bench = Bench(model, data, cache, terms if needs_terms else None)
     alphas = {}
     if protocol.kind == "fusion":
         sets = dev()
-        if not sets:
-            raise InputError("fusion weights are tuned on dev data: give --dev DIR:SPLIT")
         own = (Bench(model, sample(found, 300, 13), cache, bench.terms) for _, found in sets)
         alphas = tune(list(own), protocol)
-    others = {
+    found = {
         name: scores(
             named(name),
             data.queries,
@@ -169,10 +169,9 @@ def measure(
             progress=name,
             threads=model.threads,
         )
-        for name in (*protocol.sources, *protocol.rankers)
-        if name != "global"
+        for name in others
     }
-    lines = {line.name: line for line in run(bench, protocol, alphas, others)}
+    lines = {line.name: line for line in run(bench, protocol, alphas, found)}
     lab = Lab(bench, protocol)
     cell = results.Cell(
         protocol.name,
@@ -197,6 +196,26 @@ def measure(
     times_path.write_text(json.dumps(times))
     results.write(path, cell)
     return results.read(path), times  # as a later run will read it
+
+
+def _check_inputs(
+    protocol: Protocol,
+    terms: Terms | None,
+    dev: list[tuple[str, RetrievalSet]],
+    others: list[str],
+    baselines: Path | None,
+) -> None:
+    """What is missing is told before anything is encoded."""
+    if protocol.boundaries == "model+terms" and terms is None:
+        raise InputError(
+            f"protocol {protocol.name} is CRF with terminology: give --terms FILE, one term a line"
+        )
+    if protocol.kind == "fusion" and not dev:
+        raise InputError("fusion weights are tuned on dev data: give --dev DIR:SPLIT")
+    for name in others:
+        there = available(named(name), folder=baselines)
+        if not there:
+            raise InputError(f"protocol {protocol.name}: {there.missing}")
 
 
 def run_config(
