@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -146,7 +147,8 @@ def measure(
     if protocol.kind == "fusion":
         key += [results.data_hash(found) for _, found in dev()]
     name = hashlib.sha256("\n".join(key).encode()).hexdigest()[:24]
-    path = cache / "cells" / f"{protocol.name}-{task}-{system.name}-{name}.json"
+    readable = re.sub(r"[^\w.-]+", "-", f"{protocol.name}-{task}-{system.name}")
+    path = cache / "cells" / f"{readable}-{name}.json"
     times_path = path.with_suffix(".times")
     if path.exists():
         times = json.loads(times_path.read_text()) if times_path.exists() else {}
