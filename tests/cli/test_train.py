@@ -322,3 +322,11 @@ def test_the_example_of_the_help_runs(run: Run, here: Path, tiny_folder: Path) -
     code, out, err = run(*command, "--model", "./tiny", "--layer", "2", "--epochs", "1")
     assert (code, err) == (0, "")
     assert HPlus(here / "mine").recipe.units == "crf"
+
+
+def test_without_torch_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make demo` installs no torch."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, out, err = run("train", "heads", "x.jsonl", "--dev", "y.jsonl", "--out", "z")
+    assert (code, out) == (2, "")
+    assert err == "error: training needs torch: pip install 'hplus[torch,lab]'\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import tempfile
 import time
@@ -12,7 +13,7 @@ import typer
 
 from hplus.cli.common import Model, console
 from hplus.cli.teach import ApartFrom, Cache, Seed
-from hplus.errors import CheckpointError
+from hplus.errors import CheckpointError, MissingExtraError
 
 app = typer.Typer(help="Train on frozen states.", no_args_is_help=True)
 EXAMPLE = (
@@ -61,6 +62,9 @@ def heads(
     from hplus.model import HPlus
     from hplus.teach.duplicates import collect
     from hplus.teach.label_file import read_labels
+
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs torch: pip install 'hplus[torch,lab]'")
     from hplus.train.heads import train_heads
     from hplus.train.loop import Schedule
     from hplus.train.pairs import read_pairs

@@ -132,11 +132,12 @@ def rewrite(folder: Path) -> None:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} is no folder of a report: {error!r}") from None
-    if not (folder / "cells").is_dir():
         raise InputError(
-            f"{folder} has no cells; run the config again, or write the report with cells=True"
-        )
+            f"{folder} is no folder that `hplus evaluate run` wrote: summary.json or times.json is "
+            f"missing or damaged ({error})"
+        ) from None
+    if not (folder / "cells").is_dir():
+        raise InputError(f"{folder} has no cells; run the config again with --cells")
     groups = []
     for specification, measured in entries:
         protocol = protocols.parse(specification, str(path))
