@@ -24,7 +24,8 @@ import numpy as np
 from hplus import Budget, HPlus
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
-from hplus.evaluate.data import RetrievalSet, read_beir
+from hplus.evaluate.data import read_beir
+from hplus.evaluate.run import sample
 from hplus.evaluate.statistics import paired_difference
 from hplus.heads.importance import fit_idf
 from hplus.types import F32, F64
@@ -111,16 +112,6 @@ def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
         yield from rows("runs", ("idf",), width, [ALL])
 
 
-def sample(data: RetrievalSet, count: int) -> RetrievalSet:
-    """At most `count` of the queries, drawn by a fixed seed, in the order of the file."""
-    rows = np.sort(np.random.default_rng(13).permutation(len(data.queries))[:count])
-    return replace(
-        data,
-        query_ids=[data.query_ids[row] for row in rows],
-        queries=[data.queries[row] for row in rows],
-    )
-
-
 def in_reading_order(kept: Kept) -> Kept:
     """Units with one span each, sorted by place within each text."""
     text = np.repeat(np.arange(len(kept.offsets) - 1), np.diff(kept.offsets))
@@ -182,7 +173,7 @@ def main() -> None:
     for name, split in (item.split(":") for item in options.sets):
         model = HPlus(options.model, long="cut")
         fingerprint = model.fingerprint
-        data = sample(read_beir(options.data / name, split), options.queries)
+        data = sample(read_beir(options.data / name, split), options.queries, seed=13)
         kept = options.cache / f"quality-{name}-{split}-{len(data.queries)}-{fingerprint}.json"
         if not kept.exists():  # a run that was stopped goes on with the next set
             found = [
