@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hplus import Budget, HPlus, InputError
+from hplus import Budget, HPlus, Index, InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.controlled import feasible_counts
+from hplus.evaluate.cost import Cost
 from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
 from hplus.evaluate.exact import begins, read_projection, seeded
 from hplus.evaluate.experiments import combinations_of_views, run, tune
 from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.metrics import ndcg
-from hplus.evaluate.pools import describe, pool_hash, union
+from hplus.evaluate.pools import best, describe, pool_hash, union
 from hplus.evaluate.protocol import Protocol, load, names
 from hplus.units.controls import equal_chunks
 from hplus.units.partition import partition
@@ -73,6 +75,10 @@ def test_lines_have_a_value_a_query(bench: Bench, name: str) -> None:
     for line in lines.values():
         assert line.values.shape == (8,)
         assert ((line.values >= 0) & (line.values <= 1)).all()
+        assert line.cost is not None  # every line says what it costs
+        assert line.cost.bytes > 0
+        assert line.cost.query_units > 0
+        assert line.cost.multiplications > 0
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -202,6 +208,84 @@ def test_budgets_of_the_same_mean_cost_as_much(bench: Bench) -> None:
         assert adaptive.vectors <= fixed.vectors <= adaptive.vectors + 1
     assert lines["model, merge to 4"].cost is not None
     assert lines["model, merge to 4"].cost.bytes == lines["model, merge to 4"].cost.vectors * 8 * 4
+
+
+def test_costs_of_views_by_hand(bench: Bench) -> None:
+    """Counted text by text; what is combined costs the sum of its parts."""
+    lines = lines_of(bench, "fusion")
+    costs = {name: line.cost for name, line in lines.items()}
+    kinds = [set(bench.queries.tokens.ids[a:b]) for a, b in pairwise(bench.queries.tokens.offsets)]
+    held = [
+        set(bench.documents.tokens.ids[a:b]) for a, b in pairwise(bench.documents.tokens.offsets)
+    ]
+    unknown = bench.model.checkpoint.backbone.tokenizer.unknown
+    for texts in (kinds, held):
+        for own in texts:
+            own.discard(unknown)
+    lexical, phrase, global_ = costs["L"], costs["P"], costs["G"]
+    assert lexical is not None
+    assert phrase is not None
+    assert global_ is not None
+    assert lexical.query_units == np.mean([len(own) for own in kinds])
+    assert lexical.bytes == pytest.approx(3 * np.mean([len(own) for own in held]))  # 120 < 256
+    met = [sum(len(own & other) for other in held) for own in kinds]
+    assert lexical.multiplications == pytest.approx(np.mean(met))
+    assert global_ == Cost(1.0, 8 * 4, 1.0, 120 * 8)
+    assert costs["G+P+L"] == global_ + phrase + lexical
+    assert costs["P+L"] == phrase + lexical
+
+
+def test_only_joint_budgets_bind_queries(bench: Bench) -> None:
+    lines = lines_of(bench, "exact-count")
+    side = bench.queries
+    tokens = float(np.diff(side.tokens.offsets).mean())
+    for budget in (4, 128):
+        joint, alone = (lines[f"tokens, {on} {budget}"].cost for on in ("joint", "document"))
+        assert joint is not None
+        assert alone is not None
+        assert joint.query_units <= budget
+        assert alone.query_units == pytest.approx(tokens)
+        assert joint.vectors == alone.vectors
+        assert alone.multiplications == pytest.approx(tokens * alone.vectors * 8 * 20)
+
+
+def test_bytes_on_disk_are_those_of_an_index(bench: Bench, tmp_path: Path) -> None:
+    """The units, postings and spans of the same documents, written by `Index`."""
+    found = lines_of(bench, "broad-deployed")["token"].facts["KB on disk"]
+    same = HPlus(bench.model.checkpoint.source, long="cut", units="tokens").fit_idf(
+        bench.data.documents
+    )
+    index = Index.create(
+        tmp_path / "index", same, budget=Budget(), width=8, global_width=8, format="f32"
+    )
+    index.add(
+        {"id": name, "text": text}
+        for name, text in zip(bench.data.document_ids, bench.data.documents, strict=True)
+    )
+    (file,) = (tmp_path / "index").rglob("*.safetensors")
+    assert file.stat().st_size == pytest.approx(1000 * 120 * found, rel=0.01)
+
+
+def test_pools_are_kept_by_what_they_are_made_from(tmp_path: Path) -> None:
+    scores = np.array([[0.1, 0.9, 0.9], [0.3, 0.2, 0.1]], np.float32)
+    ids = np.array(["b", "c", "a"])
+    assert best(scores, ids, 2, tmp_path).tolist() == [[2, 1], [0, 1]]  # ties by id
+    (file,) = tmp_path.iterdir()
+    written = file.stat().st_mtime_ns
+    assert best(scores, ids, 2, tmp_path).tolist() == [[2, 1], [0, 1]]
+    assert file.stat().st_mtime_ns == written
+    assert best(scores, ids, 1, tmp_path).tolist() == [[2], [0]]
+    assert best(-scores, ids, 2, tmp_path).tolist() == [[0, 2], [2, 1]]
+    assert best(scores, ids[[0, 2, 1]], 2, tmp_path).tolist() == [[1, 2], [0, 1]]
+    assert len(list(tmp_path.iterdir())) == 4
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        best(scores, ids, 2, tmp_path)
+    file.write_bytes(b"")
+    with pytest.raises(InputError, match="is damaged"):
+        best(scores, ids, 2, tmp_path)
 
 
 def test_uniform_weights_by_hand(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from hplus.errors import InputError
 from hplus.evaluate import protocol, report
 from hplus.evaluate.protocol import Protocol
 from hplus.evaluate.report import Groups, file_name, rewrite, write_report
+from hplus.evaluate.statistics import paired_difference
 from made_up_cells import made_up
 
 TASKS = ("scifact", "cmdd-zh")
@@ -75,7 +76,9 @@ def test_the_files(written: Path) -> None:
         for task in TASKS
         for system in ("mini", "STRANGE")
     }
-    assert names == plots | cells | {"report.md", "report.html", "summary.json", "times.json"}
+    assert names == plots | cells | {
+        "report.md", "report.html", "summary.json", "times.json", "times.md"
+    }  # fmt: skip
 
 
 def test_no_cells_unless_asked_for(tmp_path: Path) -> None:
@@ -85,10 +88,11 @@ def test_no_cells_unless_asked_for(tmp_path: Path) -> None:
         rewrite(tmp_path)
 
 
-def test_times_are_in_their_file_alone(written: Path) -> None:
+def test_times_are_in_their_files_alone(written: Path) -> None:
     assert json.loads((written / "times.json").read_text()) == TIMES
+    assert "123.46" in (written / "times.md").read_text()
     for name, content in files(written).items():
-        if name != "times.json":
+        if name not in ("times.json", "times.md"):
             assert b"123.456" not in content, name
 
 
@@ -169,7 +173,8 @@ def test_the_report_begins_with_what_was_measured(written: Path) -> None:
         "| system | line | scifact | cmdd-zh | all | english | 95 % of all |",
         "### Contrasts",
         "mini: phrase",
-        "### Pools of candidates",
+        "### System against system",
+        "### Candidates and files",
         "plots/broad-deployed-mini-gains.svg",
         "### In the paper (another model: Qwen3-0.6B)",
         "## fusion",
@@ -276,3 +281,27 @@ def test_names_of_files() -> None:
 
 def test_the_examples() -> None:
     assert doctest.testmod(report).failed == 0
+
+
+def test_systems_are_compared_line_by_line(written: Path) -> None:
+    """Against a paired bootstrap of the two systems' own values."""
+    ((_, systems),) = groups("broad-deployed", systems=("mini", STRANGE))
+    summary = json.loads((written / "summary.json").read_text())["protocols"][0]
+    assert {lead["line"] for lead in summary["against"]} == set(systems["mini"][0].lines)
+    for lead in summary["against"]:
+        assert (lead["system"], lead["other"]) == ("mini", STRANGE)
+        ours, theirs = (
+            {cell.task: cell.lines[lead["line"]].values for cell in systems[name]}
+            for name in ("mini", STRANGE)
+        )
+        expected = paired_difference(ours, theirs)
+        for name in ("mean", "low", "high"):
+            assert lead["all"][name] == pytest.approx(getattr(expected, name), abs=2e-5)
+        for task, mean in lead["tasks"].items():
+            assert mean == pytest.approx(float((ours[task] - theirs[task]).mean()), abs=1e-5)
+    assert "System against system" in (written / "report.md").read_text()
+
+
+def test_one_system_is_compared_with_nothing(tmp_path: Path) -> None:
+    write_report(tmp_path, "made-up", groups("fusion"), {}, [])
+    assert "System against system" not in (tmp_path / "report.md").read_text()

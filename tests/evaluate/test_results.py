@@ -203,10 +203,20 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
     data = sample(read_beir(demo_folder("en")), 3, 13)
     system = System(str(tiny_folder), str(tiny_folder))  # a path for a name: one file all the same
     _, times = measure(system, load("full-corpus"), "d", data, tmp_path)
-    assert set(times) == {"p50_ms", "p95_ms"}
+    timed = {
+        "phrase, 32 wide, 155 candidates, all units",
+        "token, 32 wide, 155 candidates, all units",
+    }
+    names = {f"{name}: {share}_ms" for name in timed for share in ("p50", "p95")}
+    assert set(times) == names | {"documents encoded a second"}
+    assert all(value > 0 for value in times.values())
     written = next((tmp_path / "cells").glob("*.json")).read_text()
     assert "_ms" not in written
     assert json.loads(next((tmp_path / "cells").glob("*.times")).read_text()) == times
+    next((tmp_path / "cells").glob("*.times")).unlink()
+    _, again = measure(system, load("full-corpus"), "d", data, tmp_path)  # measured, the cell stays
+    assert set(again) == set(times)
+    assert next((tmp_path / "cells").glob("*.json")).read_text() == written
 
 
 @pytest.mark.parametrize(

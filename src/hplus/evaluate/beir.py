@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hplus.errors import InputError
+from hplus.evaluate import pools as candidates
 from hplus.evaluate import rescore
 from hplus.evaluate.data import RetrievalSet
 from hplus.evaluate.metrics import ndcg
 from hplus.states_file import StoredStates, cut, stored_states, weigh
-from hplus.types import F32, F64, I64, Bool
+from hplus.types import F32, F64, I32, I64, Bool
 from hplus.units import controls
 from hplus.units.partition import keep_characters_whole
 from hplus.units.select import Budget, Kept
@@ -79,7 +80,7 @@ class Bench:
                 f"the set has {len(data.queries)} judged queries and {len(data.documents)} "
                 "documents; one of each is needed at least"
             )
-        self.model, self.data, self.terms = model, data, terms
+        self.model, self.data, self.terms, self.cache = model, data, terms, cache
         self._cuts: dict[tuple[bool, int], Bool] = {}
         self._weights: dict[tuple[bool, int], F32] = {}
         self.documents = stored_states(model, data.documents, cache, progress="documents")
@@ -97,10 +98,7 @@ class Bench:
 
     def gate(self, scores: F32, count: int) -> I64:
         """The best documents of each query, i64[queries, count]; ties by id."""
-        by_id = np.argsort(self.ids, kind="stable")
-        order = np.argsort(-scores[:, by_id], axis=1, kind="stable")[:, :count]
-        pools: I64 = by_id[order]
-        return pools
+        return candidates.best(scores, self.ids, count, self.cache / "pools")
 
     def begins(self, side: StoredStates, units: str) -> Bool:
         """Where units begin by the model's CRF or a rule; RULE+terms: with terms overriding."""
@@ -145,14 +143,16 @@ class Bench:
         scores = rescore.maxsim(queries, documents)
         return scores, len(documents.weights) / max(1, len(self.ids))
 
+    def terms_of(self, side: StoredStates, kind: str) -> tuple[I32, F32, I64]:
+        """One side's lexical view."""
+        unknown = self.model.checkpoint.backbone.tokenizer.unknown
+        return lexical.represent(side.tokens, self.importance(side, kind), unknown)
+
     def lexical(self, kind: str) -> F32:
         """Normalised S_L of every query and document."""
-        tokenizer = self.model.checkpoint.backbone.tokenizer
-        queries, documents = (
-            lexical.represent(side.tokens, self.importance(side, kind), tokenizer.unknown)
-            for side in (self.queries, self.documents)
-        )
-        return rescore.lexical(queries, documents, tokenizer.vocabulary)
+        queries, documents = (self.terms_of(side, kind) for side in (self.queries, self.documents))
+        vocabulary = self.model.checkpoint.backbone.tokenizer.vocabulary
+        return rescore.lexical(queries, documents, vocabulary)
 
     def pooled(self, scores: F32) -> F64:
         """The scores of each query's pool, f64[queries, pool]."""

@@ -1,23 +1,21 @@
-"""What a line of a table costs: vectors, bytes, multiplications; and, apart from them, times.
+"""What a line of a table costs: vectors, bytes, multiplications.
 
 KB are 1,000 bytes. Counts are means over the corpus or the queries; they do not depend on the
-machine. Times do, and are kept in a file of their own.
+machine. What does is in `timing.py`.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from hplus.kernels import weighted_maxsim
-from hplus.types import I64
+from hplus.types import F32, I32, I64
 from hplus.units.select import Kept
 
 BYTES = {"f32": 4.0, "f16": 2.0, "int8": 1.0}
 SCALE = {"f32": 0.0, "f16": 0.0, "int8": 2.0}
-TIMED = 100
+Lexical = tuple[I32, F32, I64]
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,10 @@ class Cost:
     bytes: float
     query_units: float
     multiplications: float
+
+    def __add__(self, other: Cost) -> Cost:
+        """Of several views together."""
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 def bytes_of(vectors: float, width: int, format: str) -> float:
@@ -48,25 +50,22 @@ def cost_of(
     return Cost(vectors, bytes_of(vectors, width, format), units, units * vectors * width * pool)
 
 
-def latency(queries: Kept, documents: Kept, pools: I64) -> dict[str, float]:
-    """Milliseconds to score one query's pool on one thread, median and 95th percentile."""
-    starts, ends = documents.offsets[:-1], documents.offsets[1:]
-    rows = np.linspace(0, len(pools) - 1, min(TIMED, len(pools))).astype(int)
-    times = []
-    for row in [rows[0], *rows]:  # the first one twice: it warms
-        own = slice(queries.offsets[row], queries.offsets[row + 1])
-        places = np.sort(pools[row])
-        started = time.perf_counter()
-        weighted_maxsim(
-            queries.vectors[own],
-            queries.weights[own],
-            documents.vectors,
-            None,
-            starts[places],
-            ends[places],
-        )
-        times.append(1000 * (time.perf_counter() - started))
-    return {
-        "p50_ms": float(np.quantile(times[1:], 0.5)),
-        "p95_ms": float(np.quantile(times[1:], 0.95)),
-    }
+def global_cost(n: int, width: int, format: str = "f32") -> Cost:
+    """Of one vector a document, all n of them met."""
+    return Cost(1.0, bytes_of(1, width, format), 1.0, float(n * width))
+
+
+def lexical_cost(queries: Lexical, documents: Lexical, vocabulary: int) -> Cost:
+    """Of postings, as an index keeps them: a weight of two bytes and a document's number.
+
+    A query's units are its token ids, its multiplications their postings.
+    """
+    asked, n = len(queries[2]) - 1, len(documents[2]) - 1
+    number = 1 if n <= 2**8 else 2 if n <= 2**16 else 4
+    postings = np.bincount(documents[0], minlength=vocabulary)
+    return Cost(
+        0.0,
+        len(documents[0]) / max(1, n) * (2 + number),
+        len(queries[0]) / max(1, asked),
+        float(postings[queries[0]].sum()) / max(1, asked),
+    )

@@ -40,6 +40,14 @@ def exact_count(lab: Lab) -> Iterator[Line]:
         feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], budgets)
         for i, side in enumerate(lab.sides)
     )
+    # A query's own units, where only documents have a budget; the chunks' are as the model's.
+    own = lab.bench.queries
+    natural = {
+        rule: np.stack(
+            [_lengths(begins(lab, own, "model" if n == "chunks" else n), own) for n in names]
+        )
+        for rule, names in runs.items()
+    }
     importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
     every = np.full_like(asked, np.iinfo(np.int32).max)
     for rule, names in runs.items():
@@ -55,14 +63,12 @@ def exact_count(lab: Lab) -> Iterator[Line]:
                 )
             for side, found in zip(sides, both, strict=True):
                 for budget, scores in zip(budgets, found, strict=True):
-                    own = lab.values(scores, lab.gate)
-                    values.setdefault(f"{rule}, {side} {budget}", []).append(own)
+                    line = f"{rule}, {side} {budget}"
+                    values.setdefault(line, []).append(lab.values(scores, lab.gate))
         for key, several in values.items():
             at = budgets.index(int(key.rsplit(" ", 1)[1]))
-            vectors, units = float(held[:, at].mean()), float(asked[:, at].mean())
-            size = bytes_of(vectors, lab.width, lab.protocol.format)
-            work = units * vectors * lab.width * lab.gate.shape[1]
-            yield Line(key, np.mean(several, axis=0), Cost(vectors, size, units, work))
+            units = asked[:, at] if ", joint " in key else natural[rule]
+            yield Line(key, np.mean(several, axis=0), _cost(lab, units, held[:, at]))
 
 
 def ablations(lab: Lab) -> Iterator[Line]:
@@ -95,7 +101,7 @@ def ablations(lab: Lab) -> Iterator[Line]:
             weights=weights,
             threads=lab.bench.model.threads,
         )
-        return lab.line(name, found[0][0], lab.gate)
+        return lab.line(name, found[0][0], lab.gate, _cost(lab, asked, held))
 
     for rule in cuts:
         yield line(f"{rule}, sum", rule, "sum", "sum")
@@ -168,6 +174,13 @@ def _chunks(lab: Lab, side: str, asked: I64, held: I64, importance: Sequence[F32
             )
         )
         yield lab.scores(queries, documents)
+
+
+def _cost(lab: Lab, asked: I64, held: I64) -> Cost:
+    """Of so many units a query and a document."""
+    vectors, units = float(held.mean()), float(asked.mean())
+    size = bytes_of(vectors, lab.width, lab.protocol.format)
+    return Cost(vectors, size, units, units * vectors * lab.width * lab.gate.shape[1])
 
 
 def _lengths(cut: Bool, side: StoredStates) -> I64:

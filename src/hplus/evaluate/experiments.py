@@ -6,15 +6,18 @@ stay, how wide they are, and which candidates they rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations, product
+from operator import add
 
 import numpy as np
 
 from hplus.errors import InputError
 from hplus.evaluate import pools as candidates
 from hplus.evaluate.beir import Bench
+from hplus.evaluate.cost import Cost
 from hplus.evaluate.exact import ablations, exact_count
 from hplus.evaluate.lab import ALL, Lab, Line
 from hplus.evaluate.protocol import Protocol
@@ -58,18 +61,17 @@ def run(
 
 def views(lab: Lab) -> Iterator[Line]:
     """Broad-deployed: each view over the same own global candidates."""
-    scores, cost = lab.local(lab.units, lab.width)
-    lexical = lab.bench.lexical(lab.importance)
-    own = {"global": lab.global_, "phrase": scores, "lexical": lexical}
+    own, costs = view_scores(lab)
+    alphas = lab.bench.model.recipe.fusion
     yield lab.global_line("global", lab.gate_width, lab.global_, lab.gate)
-    yield lab.line("phrase", scores, lab.gate, cost)
-    yield Line("hybrid", lab.fused(own, lab.bench.model.recipe.fusion, lab.gate), cost)
-    yield lab.line("lexical", lexical, lab.gate)
+    yield lab.line("phrase", own["phrase"], lab.gate, costs["phrase"], lab.on_disk(lab.units))
+    yield Line("hybrid", lab.fused(own, alphas, lab.gate), total(costs, alphas))
+    yield lab.line("lexical", own["lexical"], lab.gate, costs["lexical"])
     if lab.units != lab.rule:
         alone, cost = lab.local(lab.rule, lab.width)
         yield lab.line("phrase, model alone", alone, lab.gate, cost)
     token, cost = lab.token(lab.width)
-    yield lab.line("token", token, lab.gate, cost)
+    yield lab.line("token", token, lab.gate, cost, lab.on_disk("tokens", "uniform"))
 
 
 def widths(lab: Lab) -> Iterator[Line]:
@@ -108,7 +110,7 @@ def full_corpus(lab: Lab) -> Iterator[Line]:
     every = np.tile(np.arange(n), (len(lab.bench.data.queries), 1))
     scores, cost = lab.local(lab.units, lab.width, pools=every)
     token, token_cost = lab.token(lab.width, every)
-    lexical = lab.bench.lexical(lab.importance)
+    lexical, lexical_cost = lab.lexical()
     branch = lab.bench.gate(scores, lab.protocol.pools[0])
     union = candidates.union([lab.gate, branch])
     whole = n / lab.gate.shape[1]
@@ -117,16 +119,18 @@ def full_corpus(lab: Lab) -> Iterator[Line]:
         for spent in (cost, token_cost)
     )
     own = {"global": lab.global_, "phrase": scores, "lexical": lexical}
+    costs = {"global": lab.global_cost, "phrase": cost, "lexical": lexical_cost}
     alphas = lab.bench.model.recipe.fusion
     yield lab.global_line("global", lab.gate_width, lab.global_, lab.gate)
     yield lab.line("phrase, global pool", scores, lab.gate, cost)
     facts = candidates.describe(lab.bench, branch)
     yield lab.line("phrase, full corpus", scores, every, full, facts)
     yield lab.line("token, full corpus", token, every, token_full)
-    yield lab.line("lexical, full corpus", lexical, every)
-    yield Line("hybrid, global pool", lab.fused(own, alphas, lab.gate), cost)
+    yield lab.line("lexical, full corpus", lexical, every, lexical_cost)
+    yield Line("hybrid, global pool", lab.fused(own, alphas, lab.gate), total(costs, alphas))
     size = float(np.mean([len(found) for found in union]))
-    yield Line("hybrid, union", lab.fused(own, alphas, union), full, {"candidates": size})
+    spent = total({**costs, "phrase": full}, alphas)
+    yield Line("hybrid, union", lab.fused(own, alphas, union), spent, {"candidates": size})
 
 
 def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
@@ -195,13 +199,13 @@ def budgets(lab: Lab) -> Iterator[Line]:
 
 def fusions(lab: Lab, alphas: Mapping[str, Mapping[str, float]]) -> Iterator[Line]:
     """The seven combinations of views."""
-    own = view_scores(lab)
+    own, costs = view_scores(lab)
     for name in combinations_of_views():
         if "+" in name and name not in alphas:
             raise InputError(f"no weights for {name}: they are tuned on dev data, give --dev")
         weights = alphas[name] if "+" in name else {VIEWS[name]: 1.0}
         facts = {f"alpha {view}": alpha for view, alpha in weights.items()}
-        yield Line(name, lab.fused(own, weights, lab.gate), None, facts)
+        yield Line(name, lab.fused(own, weights, lab.gate), total(costs, weights), facts)
 
 
 def combinations_of_views() -> list[str]:
@@ -209,17 +213,23 @@ def combinations_of_views() -> list[str]:
     return ["+".join(some) for n in (1, 2, 3) for some in combinations(VIEWS, n)]
 
 
-def view_scores(lab: Lab) -> dict[str, F32]:
-    """Of every query with every document."""
-    scores, _ = lab.local(lab.units, lab.width)
-    lexical = lab.bench.lexical(lab.importance)
-    return {"global": lab.global_, "phrase": scores, "lexical": lexical}
+def view_scores(lab: Lab) -> tuple[dict[str, F32], dict[str, Cost]]:
+    """Of every query with the documents of its pool, and what each view costs."""
+    phrase, cost = lab.local(lab.units, lab.width)
+    lexical, postings = lab.lexical()
+    scores = {"global": lab.global_, "phrase": phrase, "lexical": lexical}
+    return scores, {"global": lab.global_cost, "phrase": cost, "lexical": postings}
+
+
+def total(costs: Mapping[str, Cost], views: Iterable[str]) -> Cost:
+    """Of these views together."""
+    return reduce(add, (costs[view] for view in views))
 
 
 def tune(benches: Sequence[Bench], protocol: Protocol) -> dict[str, dict[str, float]]:
     """Weights of every combination of views: the best macro on dev sets."""
     labs = [Lab(bench, protocol) for bench in benches]
-    scores = [view_scores(lab) for lab in labs]
+    scores = [view_scores(lab)[0] for lab in labs]
     best: dict[str, dict[str, float]] = {}
     for name in combinations_of_views()[len(VIEWS) :]:
         of = [VIEWS[view] for view in name.split("+")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -11,11 +11,13 @@ from hplus.errors import InputError
 from hplus.evaluate import pools as candidates
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
-from hplus.evaluate.cost import Cost, bytes_of, cost_of
+from hplus.evaluate.cost import Cost, cost_of, global_cost, lexical_cost
 from hplus.evaluate.protocol import Protocol
+from hplus.index.segment import SegmentBuilder, file_parts
 from hplus.states_file import StoredStates
-from hplus.types import F32, F64, I64
+from hplus.types import F32, F64, I64, Coverage, Encoded
 from hplus.units.select import Budget, Kept
+from hplus.views import global_
 from hplus.views.fusion import fuse
 
 ALL = Budget()
@@ -57,6 +59,11 @@ class Lab:
         return min(self.protocol.widths[0], self.bench.model.dim)
 
     @property
+    def global_cost(self) -> Cost:
+        """Of the global view at the gate's width."""
+        return global_cost(len(self.bench.ids), self.gate_width, self.protocol.format)
+
+    @property
     def sides(self) -> tuple[StoredStates, StoredStates]:
         """Queries and documents."""
         return self.bench.queries, self.bench.documents
@@ -85,6 +92,13 @@ class Lab:
         """Late interaction over all tokens, every query token counting once."""
         return self.local("tokens", width, "uniform", pools)
 
+    def lexical(self) -> tuple[F32, Cost]:
+        """S_L of every query and document, and what its postings cost."""
+        queries, documents = (self.bench.terms_of(side, self.importance) for side in self.sides)
+        vocabulary = self.bench.model.checkpoint.backbone.tokenizer.vocabulary
+        scores = rescore.lexical(queries, documents, vocabulary)
+        return scores, lexical_cost(queries, documents, vocabulary)
+
     def scores(
         self, queries: Kept, documents: Kept, pools: Sequence[I64] | I64 | None = None
     ) -> F32:
@@ -98,6 +112,26 @@ class Lab:
         return cost_of(
             queries, documents, n, asked, self.gate.shape[1], width, self.protocol.format
         )
+
+    def on_disk(self, units: str, kind: str = "") -> dict[str, float]:
+        """KB a document of an index with these units, vectors of all views, postings and spans:
+        the length of its file."""
+        kept = self.kept(self.bench.documents, units, self.width, kind)
+        ids, weights, offsets = self.bench.terms_of(self.bench.documents, self.importance)
+        n = len(self.bench.ids)
+        none = np.zeros(n, np.int32)
+        encoded = Encoded(
+            global_=global_.represent(self.bench.documents.mean, self.gate_width),
+            lexical_ids=ids,
+            lexical_weights=weights,
+            lexical_offsets=offsets,
+            coverage=Coverage(none, none, none, none.astype(np.float32), none.astype(np.float32)),
+            **{part.name: getattr(kept, part.name) for part in fields(kept)},
+        )
+        builder = SegmentBuilder(self.protocol.format)
+        builder.add(np.arange(n), encoded)
+        size = sum(len(part) for part in file_parts(builder.arrays()))
+        return {"KB on disk": size / n / 1000}
 
     def values(self, scores: F32, pools: Sequence[I64] | I64) -> F64:
         """nDCG@10 of every query over its own candidates."""
@@ -126,6 +160,5 @@ class Lab:
 
     def global_line(self, name: str, width: int, scores: F32, pools: I64) -> Line:
         """One vector a document over the whole corpus, with what its gate lets through."""
-        n = float(len(self.bench.ids))
-        cost = Cost(1.0, bytes_of(1, width, self.protocol.format), 1.0, n * width)
+        cost = global_cost(len(self.bench.ids), width, self.protocol.format)
         return self.line(name, scores, pools, cost, candidates.describe(self.bench, pools))

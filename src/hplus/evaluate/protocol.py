@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hplus.errors import InputError
+from hplus.index.segment import FORMATS, Format
 
 KINDS = (
     "views",
@@ -78,7 +79,7 @@ class Protocol:
     macros: tuple[str, ...] = ("all", "sensitivity", "english", "chinese", "non-cjk")
     text: str = "title text"
     window: int = 256
-    format: str = "f32"
+    format: Format = "f32"
     metric: str = "ndcg@10"
     sample: int = 0
 
@@ -154,6 +155,7 @@ def parse(text: str, where: str) -> Protocol:
         "boundaries": ("model", "model+terms"),
         "counts": ("natural", "exact", "budget"),
         "text": ("title text", "text"),
+        "format": FORMATS,
     }
     for key, values in allowed.items():
         if getattr(protocol, key) not in values:

@@ -5,6 +5,7 @@
     FOLDER/summary.json    every figure, and the text of every protocol
     FOLDER/plots/          SVG and PNG
     FOLDER/times.json      what depends on the machine, and is nowhere else
+    FOLDER/times.md        the same to read
     FOLDER/cells/          where asked for: the cells, from which `rewrite` makes the pages again
 
 All but the times are the same bytes for the same cells.
@@ -23,6 +24,7 @@ from typing import Any
 from hplus.errors import InputError
 from hplus.evaluate import plots, results
 from hplus.evaluate import protocol as protocols
+from hplus.evaluate.against import against_table, leads
 from hplus.evaluate.page import Block, Heading, Items, Picture, Table, html_page, markdown
 from hplus.evaluate.protocol import Contrast, Protocol
 from hplus.evaluate.results import Cell
@@ -52,7 +54,12 @@ _READING = (
     "the contrasts of a family, bold below .05. Vectors and KB (1,000 bytes) are a document's, "
     "query units and millions of multiplications a query's. "
     f"{MISSING}: a task did not run, and no mean is taken without it; {NONE}: not counted. "
-    "Figures of two protocols are not compared. Times are in times.json."
+    "Figures of two protocols are not compared. Times are in times.md."
+)
+
+_LEADS = (
+    "The same line of two systems, paired query by query; bold where the interval is clear of "
+    "zero. These were not planned as contrasts, and no correction is made for their number."
 )
 
 
@@ -105,6 +112,7 @@ def write_report(
             for cell in summary.cells:
                 results.write(_cell_path(folder, cell.protocol, cell.task, cell.system), cell)
     _write(folder / "times.json", _json(times))
+    _write(folder / "times.md", markdown(times_page(config_name, times)).encode())
     _write(folder / "report.md", markdown(blocks).encode())
     _write(folder / "report.html", html_page(f"{config_name}: results", blocks).encode())
     summary_json = {
@@ -164,6 +172,24 @@ def page(
     return blocks
 
 
+def times_page(name: str, times: Times) -> list[Block]:
+    """A table a protocol: what was timed, a column a task."""
+    blocks: list[Block] = [
+        Heading(1, f"{name}: times"),
+        "Of this machine and this run, whatever else it was doing. Scoring is of one query's "
+        "candidates on one thread, without encoding: median and 95th percentile of 50 queries.",
+    ]
+    for protocol, systems in times.items():
+        tasks = list(dict.fromkeys(task for own in systems.values() for task in own))
+        rows = [
+            [system, measure, *(_time(own.get(task, {}).get(measure)) for task in tasks)]
+            for system, own in systems.items()
+            for measure in dict.fromkeys(m for found in own.values() for m in found)
+        ]
+        blocks += [Heading(2, protocol), Table(["system", "measure", *tasks], rows, 2)]
+    return blocks
+
+
 def machine_readable(summary: Summary) -> dict[str, Any]:
     """Every figure of a protocol, from 0 to 1, rounded to six places; None: missing."""
     protocol = summary.protocol
@@ -202,6 +228,7 @@ def machine_readable(summary: Summary) -> dict[str, Any]:
             }
             for tested in summary.contrasts
         ],
+        "against": [asdict(lead) for lead in leads(summary)],
         "sentences": sentences(summary),
     }
 
@@ -233,10 +260,13 @@ def _section(summary: Summary, pictures: Sequence[Picture]) -> list[Block]:
             f"{taken} of the {planned} contrasts of the protocol could be taken: the others lack "
             "a line, or a task of it. Holm's correction is for those that were."
         )
+    found = leads(summary)
+    if found:
+        blocks += [Heading(3, "System against system"), against_table(summary, found), _LEADS]
     facts = facts_table(summary)
     if facts is not None:
         fusion = protocol.kind == "fusion"
-        blocks += [Heading(3, "Weights" if fusion else "Pools of candidates"), facts]
+        blocks += [Heading(3, "Weights" if fusion else "Candidates and files"), facts]
     whole = degenerate(summary)
     if whole:
         blocks.append(Items(whole))
@@ -308,6 +338,10 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_rounded(inner) for inner in value]
     return round(float(value), 6) + 0.0 if isinstance(value, float) else value
+
+
+def _time(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2f}"
 
 
 def _json(table: Mapping[str, Any]) -> bytes:

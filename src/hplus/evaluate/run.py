@@ -27,7 +27,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,14 @@ from hplus.errors import InputError
 from hplus.evaluate import results
 from hplus.evaluate.baselines import available, named, scores
 from hplus.evaluate.beir import Bench
-from hplus.evaluate.cost import latency
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.experiments import run, tune
-from hplus.evaluate.lab import Lab
+from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.pools import pool_hash
 from hplus.evaluate.protocol import Protocol, load
+from hplus.evaluate.timing import times
 from hplus.model import HPlus
+from hplus.types import F32
 from hplus.units.terms import Terms
 
 
@@ -140,64 +141,87 @@ def measure(
     model = system.load()
     if model.recipe.window > protocol.window:
         model = HPlus(system.model, long="cut", **{**system.settings, "window": protocol.window})
-    needs_terms = protocol.boundaries == "model+terms"
-    used = terms.fingerprint if terms is not None and needs_terms else ""
-    settings = json.dumps(system.settings, sort_keys=True)
-    key = [protocol.hash, system.name, settings, model.fingerprint, used, results.data_hash(data)]
-    if protocol.kind == "fusion":
-        key += [results.data_hash(found) for _, found in dev()]
-    name = hashlib.sha256("\n".join(key).encode()).hexdigest()[:24]
-    readable = re.sub(r"[^\w.-]+", "-", f"{protocol.name}-{task}-{system.name}")
-    path = cache / "cells" / f"{readable}-{name}.json"
+    terms = terms if protocol.boundaries == "model+terms" else None
+    path = cache / "cells" / _cell_name(system, protocol, task, model, data, terms, dev)
     times_path = path.with_suffix(".times")
-    if path.exists():
-        times = json.loads(times_path.read_text()) if times_path.exists() else {}
-        return results.read(path), times
-    others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
-    _check_inputs(protocol, terms, dev(), others, baselines)
-    bench = Bench(model, data, cache, terms if needs_terms else None)
-    alphas = {}
-    if protocol.kind == "fusion":
-        sets = dev()
-        own = (Bench(model, sample(found, 300, 13), cache, bench.terms) for _, found in sets)
-        alphas = tune(list(own), protocol)
-    found = {
+    if not (path.exists() and times_path.exists()):
+        others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
+        if not path.exists():
+            _check_inputs(protocol, terms, dev(), others, baselines)
+        bench = Bench(model, data, cache, terms)
+        if not path.exists():
+            alphas = {}
+            if protocol.kind == "fusion":
+                some = (Bench(model, sample(found, 300, 13), cache, terms) for _, found in dev())
+                alphas = tune(list(some), protocol)
+            own = _scores_of(others, data, cache / "baselines", baselines, model.threads)
+            lines = {line.name: line for line in run(bench, protocol, alphas, own)}
+            results.write(path, _cell(system, protocol, task, split, bench, lines))
+        times_path.write_text(json.dumps(times(Lab(bench, protocol))))
+    return results.read(path), json.loads(times_path.read_text())
+
+
+def _scores_of(
+    others: Sequence[str], data: RetrievalSet, cache: Path, folder: Path | None, threads: int
+) -> dict[str, F32]:
+    """Of baselines, every query with every document."""
+    return {
         name: scores(
             named(name),
             data.queries,
             data.documents,
-            folder=baselines,
-            cache=cache / "baselines",
+            folder=folder,
+            cache=cache,
             progress=name,
-            threads=model.threads,
+            threads=threads,
         )
         for name in others
     }
-    lines = {line.name: line for line in run(bench, protocol, alphas, found)}
-    lab = Lab(bench, protocol)
-    cell = results.Cell(
+
+
+def _cell(
+    system: System,
+    protocol: Protocol,
+    task: str,
+    split: str,
+    bench: Bench,
+    lines: dict[str, Line],
+) -> results.Cell:
+    """Lines with the names of all that made them."""
+    return results.Cell(
         protocol.name,
         protocol.hash,
         system.name,
-        model.fingerprint,
-        used,
+        bench.model.fingerprint,
+        bench.terms.fingerprint if bench.terms is not None else "",
         task,
         split,
-        len(data.documents),
-        tuple(data.query_ids),
-        results.data_hash(data),
-        pool_hash(bench, list(lab.gate)),
+        len(bench.data.documents),
+        tuple(bench.data.query_ids),
+        results.data_hash(bench.data),
+        pool_hash(bench, list(Lab(bench, protocol).gate)),
         lines,
     )
-    width = protocol.widths[0]
-    queries, documents = (
-        lab.kept(side, lab.units, width) for side in (bench.queries, bench.documents)
-    )
-    times = latency(queries, documents, lab.gate)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    times_path.write_text(json.dumps(times))
-    results.write(path, cell)
-    return results.read(path), times  # as a later run will read it
+
+
+def _cell_name(
+    system: System,
+    protocol: Protocol,
+    task: str,
+    model: HPlus,
+    data: RetrievalSet,
+    terms: Terms | None,
+    dev: Callable[[], list[tuple[str, RetrievalSet]]],
+) -> str:
+    """A cell's file: what a person looks for, then a hash of all it depends on."""
+    used = terms.fingerprint if terms is not None else ""
+    settings = json.dumps(system.settings, sort_keys=True)
+    key = [protocol.hash, system.name, settings, model.fingerprint, used, results.data_hash(data)]
+    if protocol.kind == "fusion":
+        key += [results.data_hash(found) for _, found in dev()]
+    hashed = hashlib.sha256("\n".join(key).encode()).hexdigest()[:24]
+    readable = re.sub(r"[^\w.-]+", "-", f"{protocol.name}-{task}-{system.name}")
+    return f"{readable}-{hashed}.json"
 
 
 def _check_inputs(
@@ -239,11 +263,11 @@ def run_config(
 
     for protocol in map(load, config.protocols):
         for system in config.systems:
-            cells, times = [], {}
+            cells, spent = [], {}
             for name in config.sets:
                 note(f"{protocol.name}, {system.name}, {name}")
                 task, split = name.split(":")
-                cell, spent = measure(
+                cell, own = measure(
                     system,
                     protocol,
                     task,
@@ -256,5 +280,5 @@ def run_config(
                     limit=config.limit,
                 )
                 cells.append(cell)
-                times[task] = spent
-            yield protocol, system, cells, times
+                spent[task] = own
+            yield protocol, system, cells, spent
