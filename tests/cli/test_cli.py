@@ -21,6 +21,7 @@ from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
     app,
     audit,
+    budget,
     demo,
     encode,
     evaluate,
@@ -29,6 +30,7 @@ from hplus.cli import (
     score,
     search,
     segment,
+    table,
     teach,
     terms,
     train,
@@ -317,11 +319,11 @@ EXAMPLES = {
     "teach labels": teach.EXAMPLE,
     "train heads": train.EXAMPLE,
     "evaluate beir": evaluate.EXAMPLE,
-    "evaluate protocol": evaluate.PROTOCOL_EXAMPLE,
+    "evaluate protocol": table.PROTOCOL_EXAMPLE,
     "evaluate trec": evaluate.TREC_EXAMPLE,
-    "evaluate run": evaluate.RUN_EXAMPLE,
-    "evaluate report": evaluate.REPORT_EXAMPLE,
-    "evaluate budget": evaluate.BUDGET_EXAMPLE,
+    "evaluate run": table.RUN_EXAMPLE,
+    "evaluate report": table.REPORT_EXAMPLE,
+    "evaluate budget": budget.EXAMPLE,
     "evaluate audit": audit.EXAMPLE,
 }
 

@@ -15,6 +15,7 @@ import typer
 from hplus import __version__
 from hplus.cli import (
     audit,
+    budget,
     demo,
     encode,
     evaluate,
@@ -23,6 +24,7 @@ from hplus.cli import (
     score,
     search,
     segment,
+    table,
     teach,
     terms,
     train,
@@ -50,6 +52,10 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
 app.add_typer(teach.app, name="teach")
 app.add_typer(train.app, name="train")
+evaluate.app.command("protocol", epilog=table.PROTOCOL_EXAMPLE)(table.protocol)
+evaluate.app.command("run", epilog=table.RUN_EXAMPLE)(table.run)
+evaluate.app.command("report", epilog=table.REPORT_EXAMPLE)(table.report)
+evaluate.app.command("budget", epilog=budget.EXAMPLE)(budget.budget)
 evaluate.app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
 app.add_typer(evaluate.app, name="evaluate")
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,33 +18,26 @@ from hplus.cli.common import (
     budget_of,
     console,
 )
+from hplus.cli.sets import (
+    BaselinesFolder,
+    Folder,
+    Limit,
+    Split,
+    TermsFile,
+    read_set,
+    read_terms,
+    states_folder,
+)
 from hplus.cli.teach import Cache
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
     from hplus.evaluate.beir import Result
-    from hplus.evaluate.budget import Setting
     from hplus.evaluate.data import RetrievalSet
-    from hplus.evaluate.results import Cell
-    from hplus.units.terms import Terms
 
 app = typer.Typer(help="Measure a model.", no_args_is_help=True)
 EXAMPLE = "Example: hplus evaluate beir scifact --split test --cache states --json"
-PROTOCOL_EXAMPLE = "Example: hplus evaluate protocol broad-deployed"
 TREC_EXAMPLE = "Example: hplus evaluate trec run.trec scifact --split test"
-RUN_EXAMPLE = "Example: hplus evaluate run table.toml --cache states --out results --cells"
-REPORT_EXAMPLE = "Example: hplus evaluate report results"
-BUDGET_EXAMPLE = "Example: hplus evaluate budget scifact --cache states --limit 100"
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A BEIR folder, plain or gz.")]
-Split = Annotated[str, typer.Option("--split", help="Whose judgements count.")]
-TermsFile = Annotated[
-    Path | None, typer.Option("--terms", help="One term a line, for boundaries with terminology.")
-]
-BaselinesFolder = Annotated[
-    Path | None,
-    typer.Option("--baselines", help="Weights of baselines (docs/baselines.md), for shared pools."),
-]
-Limit = Annotated[int, typer.Option("--limit", help="So many queries of a set at most; 0: all.")]
 
 
 @app.command("beir", epilog=EXAMPLE)
@@ -80,7 +69,7 @@ def beir(
     json_: Json = False,
 ) -> None:
     """nDCG@10 with 95 % intervals: every view over the own global top 1,000, or by a protocol."""
-    data = _read(folder, split)
+    data = read_set(folder, split)
     if protocol:
         if budget is not None or policy is not None or width is not None:
             raise InputError("a protocol fixes budget and width; leave --budget and --width out")
@@ -112,7 +101,7 @@ def trec(
     from hplus.evaluate.runs import read_run
     from hplus.evaluate.statistics import interval
 
-    data = _read(folder, split)
+    data = read_set(folder, split)
     names = [name.strip() for name in measures.split(",")]
     found = measure(read_run(run_file), data.judgements, names)
     rows: dict[str, dict[str, float]] = {}
@@ -130,146 +119,6 @@ def trec(
     if found.missing:
         shown = ", ".join(found.missing[:5]) + (" …" if len(found.missing) > 5 else "")
         console().print(f"{len(found.missing)} judged queries are missing: {shown}", style="yellow")
-
-
-@app.command("protocol", epilog=PROTOCOL_EXAMPLE)
-def protocol_(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Its name; without one, all.")] = "",
-) -> None:
-    """Print a protocol as its own specification, or list all of them."""
-    from hplus.evaluate.protocol import load, names
-
-    if name:
-        print(load(name), end="")
-        return
-    for each in names():
-        console().print(f"{each:20} {load(each).question}")
-
-
-@app.command("run", epilog=RUN_EXAMPLE)
-def run(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="Systems, sets, protocols.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables, plots and the report.")],
-    cache: Annotated[Path, typer.Option("--cache", help="Token states and finished cells.")],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Where the sets lie, else as in the config.")
-    ] = None,
-    terms: TermsFile = None,
-    baselines: BaselinesFolder = None,
-    limit: Limit = 0,
-    cells: Annotated[
-        bool, typer.Option("--cells", help="Keep every query's numbers too, for `report`.")
-    ] = False,
-) -> None:
-    """Run a whole table; what is finished is not run again."""
-    from dataclasses import replace
-
-    from hplus.evaluate.plots import require_matplotlib
-    from hplus.evaluate.report import write_report
-    from hplus.evaluate.run import read_config, run_config
-
-    wanted = read_config(config)
-    wanted = replace(wanted, limit=limit or wanted.limit)
-    where = data or (config.parent / wanted.data if wanted.data else None)
-    if where is None or not where.is_dir():
-        raise InputError(f"{where or config} has no sets: give --data DIR or `data` in {config}")
-    listed = terms or (config.parent / wanted.terms if wanted.terms else None)
-    require_matplotlib()
-    groups: dict[Any, dict[str, list[Cell]]] = {}
-    times: dict[str, Any] = {}
-    found = run_config(
-        wanted,
-        where,
-        cache,
-        _terms(listed),
-        lambda line: typer.echo(line, err=True) if sys.stderr.isatty() else None,
-        baselines,
-    )
-    for protocol, system, own, spent in found:
-        groups.setdefault(protocol, {})[system.name] = own
-        times.setdefault(protocol.name, {})[system.name] = spent
-    write_report(
-        out,
-        wanted.name,
-        list(groups.items()),
-        times,
-        wanted.seen,
-        tasks=[name.split(":")[0] for name in wanted.sets],
-        languages=wanted.languages,
-        cells=cells,
-    )
-    console().print(str(out / "report.html"), style="bold")
-
-
-@app.command("report", epilog=REPORT_EXAMPLE)
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `evaluate run` wrote.")],
-) -> None:
-    """Write the pages of a finished run again from its numbers."""
-    from hplus.evaluate.report import rewrite
-
-    rewrite(folder)
-    console().print(str(folder / "report.html"), style="bold")
-
-
-@app.command("budget", epilog=BUDGET_EXAMPLE)
-def budget_(
-    folder: Folder,
-    split: Split = "test",
-    model: Model = "mini",
-    cache: Cache = None,
-    limit: Limit = 300,
-    json_: Json = False,
-) -> None:
-    """Quality against bytes a document over budgets, widths and formats; and what to take."""
-    from hplus.evaluate.beir import Bench
-    from hplus.evaluate.budget import BUDGETS, WIDTHS, efficient, recommend, settings
-    from hplus.evaluate.run import sample
-    from hplus.index.segment import FORMATS
-    from hplus.model import HPlus
-    from hplus.progress import show_progress
-
-    data = sample(_read(folder, split), limit, 13)
-    hplus = HPlus(model, long="cut")
-    with _states(cache) as states:
-        bench = Bench(hplus, data, states)
-        total = (len(BUDGETS) + 1) * len({*(w for w in WIDTHS if w < hplus.dim), hplus.dim})
-        with show_progress("settings", total * len(FORMATS)) as shown:
-            found = efficient(list(settings(bench, advance=shown.advance)))
-    taken = recommend(found)
-    if json_:
-        print(json.dumps({"set": folder.name, "split": split, "queries": len(data.queries),
-                          "model": hplus.recipe.name, "fingerprint": hplus.fingerprint,
-                          "settings": [_facts(s) for s in found],
-                          "recommended": _facts(taken)}))  # fmt: skip
-        return
-    _print_settings(f"{folder.name} {split}", found, taken)
-
-
-def _read(folder: Path, split: str) -> RetrievalSet:
-    from hplus.evaluate.data import read_beir
-
-    if not folder.is_dir():
-        raise InputError(f"{folder} is no folder; a BEIR folder is expected")
-    return read_beir(folder, split)
-
-
-def _terms(path: Path | None) -> Terms | None:
-    from hplus.units.terms import Terms
-
-    return Terms.read(path) if path else None
-
-
-@contextmanager
-def _states(cache: Path | None) -> Iterator[Path]:
-    """The folder given, or one that is gone afterwards."""
-    if cache is not None:
-        yield cache
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield Path(temporary)
 
 
 def _by_protocol(
@@ -295,8 +144,8 @@ def _by_protocol(
         where, _, part = item.rpartition(":")
         if not where:
             raise InputError(f"--dev {item}: DIR:SPLIT is expected")
-        tuned.append((item, _read(Path(where), part)))
-    with _states(cache) as states:
+        tuned.append((item, read_set(Path(where), part)))
+    with states_folder(cache) as states:
         cell, times = measure(
             System(model, model),
             protocol,
@@ -304,7 +153,7 @@ def _by_protocol(
             data,
             states,
             split=split,
-            terms=_terms(terms),
+            terms=read_terms(terms),
             dev=lambda: tuned,
             baselines=baselines,
             limit=limit,
@@ -364,7 +213,7 @@ def _steer(
     if wanted is not None:
         recipe = replace(hplus.recipe, document_budget=wanted)
         hplus.checkpoint = replace(hplus.checkpoint, recipe=recipe)
-    with _states(cache) as states:
+    with states_folder(cache) as states:
         try:
             result = evaluate(hplus, data, states)
         except InputError as error:
@@ -431,41 +280,3 @@ def _print(title: str, queries: int, rows: dict[str, dict[str, float]]) -> None:
     out.print(f"{queries:,} queries", style="grey50")
     if any(row.get("degenerate") for row in rows.values()):
         out.print("The pool holds most of the corpus: it gates little.", style="yellow")
-
-
-def _facts(setting: Setting) -> dict[str, Any]:
-    return {
-        "budget": setting.budget,
-        "width": setting.width,
-        "format": setting.format,
-        "vectors": setting.vectors,
-        "bytes": setting.bytes,
-        "phrase": float(setting.phrase.mean()),
-        "hybrid": float(setting.hybrid.mean()),
-        "efficient": setting.efficient,
-    }
-
-
-def _print_settings(title: str, found: list[Setting], taken: Setting) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (title, "bytes a document", "phrase", "hybrid"):
-        table.add_column(column, justify="left" if column == title else "right")
-    for setting in found:
-        if setting.efficient:
-            table.add_row(
-                str(setting),
-                f"{setting.bytes:,.0f}",
-                f"{100 * setting.phrase.mean():.1f}",
-                f"{100 * setting.hybrid.mean():.1f}",
-                style="bold cyan" if str(setting) == str(taken) else "",
-            )
-    out = console()
-    out.print(table, soft_wrap=False)
-    out.print(f"Of {len(found)} settings, those that no smaller one equals.", style="grey50")
-    policy = "" if taken.budget is None else f" --budget {taken.budget}"
-    out.print(
-        f"Take {taken}: the smallest within a point of the best.\n"
-        f"  hplus index SOURCE INDEX{policy} --width {taken.width} --format {taken.format}"
-    )

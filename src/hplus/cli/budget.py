@@ -1,0 +1,86 @@
+"""`hplus evaluate budget`: how small an index may be."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hplus.cli.common import Json, Model, console
+from hplus.cli.sets import Folder, Limit, Split, read_set, states_folder
+from hplus.cli.teach import Cache
+
+if TYPE_CHECKING:
+    from hplus.evaluate.budget import Setting
+
+EXAMPLE = "Example: hplus evaluate budget scifact --cache states --limit 100"
+
+
+def budget(
+    folder: Folder,
+    split: Split = "test",
+    model: Model = "mini",
+    cache: Cache = None,
+    limit: Limit = 300,
+    json_: Json = False,
+) -> None:
+    """Quality against bytes a document over budgets, widths and formats; and what to take."""
+    from hplus.evaluate.beir import Bench
+    from hplus.evaluate.budget import BUDGETS, WIDTHS, efficient, recommend, settings
+    from hplus.evaluate.run import sample
+    from hplus.index.segment import FORMATS
+    from hplus.model import HPlus
+    from hplus.progress import show_progress
+
+    data = sample(read_set(folder, split), limit, 13)
+    hplus = HPlus(model, long="cut")
+    with states_folder(cache) as states:
+        bench = Bench(hplus, data, states)
+        total = (len(BUDGETS) + 1) * len({*(w for w in WIDTHS if w < hplus.dim), hplus.dim})
+        with show_progress("settings", total * len(FORMATS)) as shown:
+            found = efficient(list(settings(bench, advance=shown.advance)))
+    taken = recommend(found)
+    if json_:
+        print(json.dumps({"set": folder.name, "split": split, "queries": len(data.queries),
+                          "model": hplus.recipe.name, "fingerprint": hplus.fingerprint,
+                          "settings": [_facts(s) for s in found],
+                          "recommended": _facts(taken)}))  # fmt: skip
+        return
+    _print_settings(f"{folder.name} {split}", found, taken)
+
+
+def _facts(setting: Setting) -> dict[str, Any]:
+    return {
+        "budget": setting.budget,
+        "width": setting.width,
+        "format": setting.format,
+        "vectors": setting.vectors,
+        "bytes": setting.bytes,
+        "phrase": float(setting.phrase.mean()),
+        "hybrid": float(setting.hybrid.mean()),
+        "efficient": setting.efficient,
+    }
+
+
+def _print_settings(title: str, found: list[Setting], taken: Setting) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in (title, "bytes a document", "phrase", "hybrid"):
+        table.add_column(column, justify="left" if column == title else "right")
+    for setting in found:
+        if setting.efficient:
+            table.add_row(
+                str(setting),
+                f"{setting.bytes:,.0f}",
+                f"{100 * setting.phrase.mean():.1f}",
+                f"{100 * setting.hybrid.mean():.1f}",
+                style="bold cyan" if str(setting) == str(taken) else "",
+            )
+    out = console()
+    out.print(table, soft_wrap=False)
+    out.print(f"Of {len(found)} settings, those that no smaller one equals.", style="grey50")
+    policy = "" if taken.budget is None else f" --budget {taken.budget}"
+    out.print(
+        f"Take {taken}: the smallest within a point of the best.\n"
+        f"  hplus index SOURCE INDEX{policy} --width {taken.width} --format {taken.format}"
+    )
