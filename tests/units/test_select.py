@@ -25,8 +25,8 @@ from builders import (
     sum_by,
 )
 from hplus.errors import BudgetError
-from hplus.types import Encoded, Tokens, concatenate, offsets_of
-from hplus.units.select import Budget, cluster, narrow, order_of_importance, shrink, spend
+from hplus.types import I64, Encoded, Tokens, concatenate, offsets_of
+from hplus.units.select import Budget, cluster, join, narrow, order_of_importance, shrink, spend
 from hplus.views import phrase
 
 some = settings(deadline=None, max_examples=60)
@@ -273,7 +273,7 @@ def test_clusters_are_those_of_scipy(length: int, seed: int, count: int) -> None
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), "ward")
     labels = fcluster(tree, t=count, criterion="maxclust")
-    groups = cluster(units.vectors, count)
+    groups = cluster(join(units.vectors), count)
     together = groups[:, None] == groups[None, :]
     np.testing.assert_array_equal(together, labels[:, None] == labels[None, :])
 
@@ -290,10 +290,23 @@ def test_ward_takes_plain_means(lengths: list[int], seed: int, count: int) -> No
     assert_units(plain_texts(encoded), expected)
 
 
+@some
+@given(lengths_of_texts, seeds)
+def test_clusters_may_be_shared_by_budgets(lengths: list[int], seed: int) -> None:
+    units = random_units(np.random.default_rng(seed), lengths)
+    arrays = (units.vectors, units.weights, units.spans, units.offsets)
+    joins: dict[int, I64] = {}
+    for budget in (Budget(3, policy="ward"), Budget(share=0.5, policy="merge"),
+                   Budget(1, policy="merge"), Budget(2)):  # fmt: skip
+        shared, alone = spend(budget, *arrays, joins), spend(budget, *arrays)
+        for name, value in vars(alone).items():
+            np.testing.assert_array_equal(getattr(shared, name), value)
+
+
 def test_equal_vectors_still_make_as_many_groups_as_asked() -> None:
     vectors = np.repeat(np.array([[1.0, 0.0]], np.float32), 4, axis=0)
-    assert sorted(set(cluster(vectors, 3).tolist())) == [0, 1, 2]
-    assert cluster(vectors[:2], 1).tolist() == [0, 0]
+    assert sorted(set(cluster(join(vectors), 3).tolist())) == [0, 1, 2]
+    assert cluster(join(vectors[:2]), 1).tolist() == [0, 0]
     spans = np.arange(8, dtype=np.int32).reshape(4, 2)
     for policy in ("merge", "ward"):
         budget = Budget(3, policy=policy)

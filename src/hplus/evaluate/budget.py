@@ -15,7 +15,7 @@ from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import bytes_of
 from hplus.index.segment import FORMATS, Format, dequantise, quantise
-from hplus.types import F64
+from hplus.types import F64, I64
 from hplus.units.pool import normalise
 from hplus.units.select import Budget, Kept, spend
 from hplus.views.fusion import fuse
@@ -55,12 +55,18 @@ def settings(
     kinds = (recipe.units, recipe.importance, dim, Budget())
     queries, documents = (bench.units(side, *kinds) for side in (bench.queries, bench.documents))
     views = {"global": bench.global_, "lexical": bench.lexical(recipe.importance)}
+    joins: dict[int, I64] = {}
     for count in (*budgets, None):
         kept = documents
         if count is not None:
             budget = Budget(count, policy="merge")
             kept = spend(
-                budget, documents.vectors, documents.weights, documents.spans, documents.offsets
+                budget,
+                documents.vectors,
+                documents.weights,
+                documents.spans,
+                documents.offsets,
+                joins,
             )
         for width in sorted({*(w for w in WIDTHS if w < dim), dim}):
             asked, narrow = _at(queries, width), _at(kept, width)

@@ -21,7 +21,7 @@ from hplus.evaluate.cost import Cost
 from hplus.evaluate.exact import ablations, exact_count
 from hplus.evaluate.lab import ALL, Lab, Line
 from hplus.evaluate.protocol import Protocol
-from hplus.types import F32
+from hplus.types import F32, I64
 from hplus.units.select import Budget, Kept, Policy, spend
 
 POLICIES: tuple[Policy, ...] = ("drop", "merge")
@@ -172,9 +172,12 @@ def budgets(lab: Lab) -> Iterator[Line]:
     queries, documents = (lab.kept(side, lab.units, lab.width) for side in lab.sides)
     tokens, every = (lab.kept(side, "tokens", lab.width, "uniform") for side in lab.sides)
 
+    joins: dict[int, dict[int, I64]] = {id(documents): {}, id(every): {}}
+
     def line(name: str, asked: Kept, held: Kept, budget: Budget = ALL) -> Line:
         if budget != ALL:
-            held = spend(budget, held.vectors, held.weights, held.spans, held.offsets)
+            known = joins[id(held)]
+            held = spend(budget, held.vectors, held.weights, held.spans, held.offsets, known)
         cost = lab.cost(asked, held, lab.width)
         return lab.line(name, lab.scores(asked, held), lab.gate, cost)
 

@@ -92,15 +92,26 @@ def within(budget: Budget, weights: F32, offsets: I64, lost: F64 | float = 0.0) 
     return paid
 
 
-def spend(budget: Budget, vectors: F32, weights: F32, spans: I32, offsets: I64) -> Kept:
-    """Units in reading order, one span each -> what the budget keeps, in order of importance."""
+def spend(
+    budget: Budget,
+    vectors: F32,
+    weights: F32,
+    spans: I32,
+    offsets: I64,
+    joins: dict[int, I64] | None = None,
+) -> Kept:
+    """Units in reading order, one span each -> what the budget keeps, in order of importance.
+
+    joins: filled with how the units of each text cluster. Where several budgets are tried on the
+    same units, the dictionary of the first spares the others the work.
+    """
     order = order_of_importance(weights, offsets)
     vectors, weights, spans = vectors[order], weights[order], spans[order]
     one_each = np.arange(len(weights) + 1, dtype=np.int64)
     paid = within(budget, weights, offsets)
     if budget.policy == "drop" or bool(paid.all()):
         return _drop(paid, vectors, weights, offsets, spans, one_each)
-    return _regroup(budget.policy, paid, vectors, weights, offsets, spans, one_each)
+    return _regroup(budget.policy, paid, vectors, weights, offsets, spans, one_each, joins)
 
 
 def narrow(encoded: Encoded, width: int) -> Encoded:
@@ -169,21 +180,27 @@ def shrink(encoded: Encoded, budget: Budget) -> Encoded:
     return replace(encoded, **merged)
 
 
-def cluster(vectors: F32, count: int) -> I64:
-    """Group of each unit of one text, i64[m], exactly `count` groups: Ward's method on cosine
-    distances, as in sentence-transformers' HierarchicalTokenPooling and in PyLate after 1.3.4.
+def join(vectors: F32) -> I64:
+    """The joins of the m units of one text, nearest first, i64[m - 1, 2]: row k makes cluster m + k
+    of two others. Ward's method on cosine distances, as in sentence-transformers'
+    HierarchicalTokenPooling and in PyLate after 1.3.4.
     """
     # Imported here: most texts at hand fit their budget, and the import takes a third of a second.
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
-    n = len(vectors)
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     tree = linkage(squareform(distances, checks=False), method="ward")
-    # Undo all but the first n - count joins; row k of the tree makes cluster n + k of two others.
+    joins: I64 = tree[:, :2].astype(np.int64)
+    return joins
+
+
+def cluster(joins: I64, count: int) -> I64:
+    """Group of each unit of one text, i64[m], exactly `count` groups: all but the last joins."""
+    n = len(joins) + 1
     root = np.arange(2 * n - count)
     for k in reversed(range(n - count)):
-        root[tree[k, :2].astype(np.int64)] = root[n + k]
+        root[joins[k]] = root[n + k]
     groups: I64 = np.unique(root[:n], return_inverse=True)[1]
     return groups
 
@@ -196,16 +213,20 @@ def _regroup(
     offsets: I64,
     spans: I32,
     span_offsets: I64,
+    joins: dict[int, I64] | None = None,
 ) -> Kept:
     """Units of each text -> as many groups as the budget pays for."""
     counts = np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
     group = np.zeros(len(weights), np.int64)
     base = 0
+    joins = {} if joins is None else joins
     for text, (first, last) in enumerate(pairwise(offsets.tolist())):
         if last - first <= counts[text]:
             groups = np.arange(last - first, dtype=np.int64)
         else:
-            groups = cluster(vectors[first:last], int(counts[text]))
+            if text not in joins:
+                joins[text] = join(vectors[first:last])
+            groups = cluster(joins[text], int(counts[text]))
         group[first:last] = base + groups
         base += int(counts[text])
     group_offsets = offsets_of(counts)

@@ -14,7 +14,7 @@ from hplus.evaluate.baselines.baseline import Baseline, Side
 from hplus.evaluate.baselines.inputs import Inputs
 from hplus.types import F32, I64, offsets_of
 from hplus.units.pool import normalise
-from hplus.units.select import cluster
+from hplus.units.select import cluster, join
 
 Projection = tuple[F32, F32 | None]
 
@@ -97,7 +97,7 @@ def _clustered(vectors: F32, factor: int) -> F32:
         return vectors
     rest = vectors[1:]
     count = max(len(rest) // factor, 1)
-    group = cluster(rest, count) if count < len(rest) else np.arange(len(rest))
+    group = cluster(join(rest), count) if count < len(rest) else np.arange(len(rest))
     means = np.zeros((count, vectors.shape[1]), np.float32)
     np.add.at(means, group, rest)
     return np.concatenate([vectors[:1], normalise(means)])
