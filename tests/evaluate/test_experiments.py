@@ -62,7 +62,7 @@ def small(name: str) -> Protocol:
 
 
 def lines_of(bench: Bench, name: str) -> dict[str, Line]:
-    return {line.name: line for line in run(bench, small(name), ALPHAS)}
+    return {line.name: line for line in run(Lab(bench, small(name)), ALPHAS)}
 
 
 LOCAL = sorted(set(names()) - {"shared-pool"})
@@ -121,7 +121,7 @@ def test_broad_deployed_is_refused_without_terms(bench: Bench) -> None:
     without = Bench.__new__(Bench)
     without.__dict__ = {**bench.__dict__, "terms": None}
     with pytest.raises(InputError, match=r"CRF with terminology: give --terms FILE"):
-        list(run(without, small("broad-deployed"), {}))
+        list(run(Lab(without, small("broad-deployed")), {}))
 
 
 def test_controls_keep_the_exact_count_in_every_text(bench: Bench) -> None:
@@ -147,9 +147,9 @@ def test_controls_keep_the_exact_count_in_every_text(bench: Bench) -> None:
 def test_averages_over_seeds_are_by_query(bench: Bench) -> None:
     """With one unit a text the count is the same under every seed."""
     protocol = replace(small("exact-count"), groupings=("random",), budgets=(1,), contrasts=())
-    both = next(iter(run(bench, protocol, {}))).values
+    both = next(iter(run(Lab(bench, protocol), {}))).values
     alone = [
-        next(iter(run(bench, replace(protocol, seeds=(seed,)), {}))).values
+        next(iter(run(Lab(bench, replace(protocol, seeds=(seed,))), {}))).values
         for seed in protocol.seeds
     ]
     assert not np.array_equal(alone[0], alone[1])
@@ -159,7 +159,7 @@ def test_averages_over_seeds_are_by_query(bench: Bench) -> None:
 def test_an_exact_count_above_every_text_is_natural_for_the_scarcest_rule(bench: Bench) -> None:
     """With one rule alone and a budget that no text reaches, nothing is left out."""
     protocol = replace(small("exact-count"), groupings=("model",), budgets=(500,), contrasts=())
-    lines = {line.name: line for line in run(bench, protocol, {})}
+    lines = {line.name: line for line in run(Lab(bench, protocol), {})}
     lab = Lab(bench, protocol)
     scores, _ = lab.local(lab.units, protocol.widths[0])
     expected = lab.values(scores, lab.gate)
@@ -182,7 +182,7 @@ def test_full_corpus_ranks_everything(bench: Bench) -> None:
 def test_a_single_view_needs_no_tuning_and_others_do(bench: Bench) -> None:
     assert combinations_of_views() == ["G", "P", "L", "G+P", "G+L", "P+L", "G+P+L"]
     with pytest.raises(InputError, match=r"tuned on dev data, give --dev"):
-        list(run(bench, small("fusion"), {}))
+        list(run(Lab(bench, small("fusion")), {}))
     lines = lines_of(bench, "fusion")
     broad = lines_of(bench, "broad-deployed")
     np.testing.assert_allclose(lines["G"].values, broad["global"].values)
@@ -192,8 +192,8 @@ def test_a_single_view_needs_no_tuning_and_others_do(bench: Bench) -> None:
 def test_tuning_takes_the_best_of_its_grid(bench: Bench) -> None:
     tuned = tune([bench], small("fusion"))
     assert set(tuned) == {"G+P", "G+L", "P+L", "G+P+L"}
-    best = {line.name: line.values.mean() for line in run(bench, small("fusion"), tuned)}
-    other = {line.name: line.values.mean() for line in run(bench, small("fusion"), ALPHAS)}
+    best = {line.name: line.values.mean() for line in run(Lab(bench, small("fusion")), tuned)}
+    other = {line.name: line.values.mean() for line in run(Lab(bench, small("fusion")), ALPHAS)}
     for name in tuned:
         assert best[name] >= other[name] - 1e-12
 
@@ -290,7 +290,7 @@ def test_pools_are_kept_by_what_they_are_made_from(tmp_path: Path) -> None:
 
 def test_uniform_weights_by_hand(bench: Bench) -> None:
     protocol = replace(small("ablations"), budgets=(500,))
-    lines = {line.name: line.values for line in run(bench, protocol, {})}
+    lines = {line.name: line.values for line in run(Lab(bench, protocol), {})}
     lab = Lab(bench, protocol)
     width = protocol.widths[0]
     tokens = [
@@ -338,7 +338,7 @@ def test_an_orthogonal_projection_changes_nothing(
     monkeypatch.setattr(
         bench.model, "checkpoint", replace(bench.model.checkpoint, source=str(tmp_path))
     )
-    lines = {line.name: line.values for line in run(bench, protocol)}
+    lines = {line.name: line.values for line in run(Lab(bench, protocol))}
     np.testing.assert_allclose(lines["model, projected"], lines["model, sum"], atol=1e-6)
     np.testing.assert_allclose(lines["tokens, projected"], lines["tokens, sum"], atol=1e-6)
 
@@ -348,7 +348,7 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     shape = (8, 120)
     others = {name: random.normal(size=shape).astype(np.float32) for name in ("one", "two")}
     protocol = replace(small("shared-pool"), sources=("global", "one"))
-    lines = {line.name: line for line in run(bench, protocol, others=others)}
+    lines = {line.name: line for line in run(Lab(bench, protocol), others=others)}
     assert list(lines) == ["global", "token", "phrase", "one", "two"]
     lab = Lab(bench, protocol)
     pools = union([lab.gate, bench.gate(others["one"], protocol.pools[0])])
@@ -360,4 +360,4 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
         value = ndcg([str(bench.ids[i]) for i in order], grades)
         assert lines["two"].values[row] == pytest.approx(value)
     with pytest.raises(InputError, match="one is missing: give --baselines DIR"):
-        list(run(bench, protocol, others={"two": others["two"]}))
+        list(run(Lab(bench, protocol), others={"two": others["two"]}))

@@ -81,7 +81,7 @@ class Bench:
                 "documents; one of each is needed at least"
             )
         self.model, self.data, self.terms, self.cache = model, data, terms, cache
-        self._cuts: dict[tuple[bool, int], Bool] = {}
+        self._cuts: dict[tuple[bool, str, int], Bool] = {}
         self._weights: dict[tuple[bool, int], F32] = {}
         self.documents = stored_states(model, data.documents, cache, progress="documents")
         self.queries = stored_states(model, data.queries, cache, progress="queries")
@@ -102,20 +102,21 @@ class Bench:
 
     def begins(self, side: StoredStates, units: str) -> Bool:
         """Where units begin by the model's CRF or a rule; RULE+terms: with terms overriding."""
+        # Viterbi over a million tokens is not for every line of a table, nor are rules.
+        key = (side is self.queries, units, id(self.model.checkpoint.crf))
+        if key not in self._cuts:
+            self._cuts[key] = self._begins(side, units)
+        return self._cuts[key]
+
+    def _begins(self, side: StoredStates, units: str) -> Bool:
         crf = self.model.checkpoint.crf
         rule, _, overridden = units.partition("+")
-        if rule == "crf" and crf:  # Viterbi over a million tokens is not for every line of a table
-            key = (side is self.queries, id(crf))
-            if key not in self._cuts:
-                self._cuts[key] = cut(crf, side)
-            begins = self._cuts[key]
-        else:
-            begins = controls.rule(rule)(side.tokens)
-        if not overridden:
-            return begins
-        if self.terms is None:
-            raise InputError(f"units {units!r} asked without terms; give a file of them")
-        return keep_characters_whole(override(begins, side.tokens, self.terms), side.tokens)
+        if overridden:
+            if self.terms is None:
+                raise InputError(f"units {units!r} asked without terms; give a file of them")
+            own = override(self.begins(side, rule), side.tokens, self.terms)
+            return keep_characters_whole(own, side.tokens)
+        return cut(crf, side) if rule == "crf" and crf else controls.rule(rule)(side.tokens)
 
     def importance(self, side: StoredStates, kind: str) -> F32:
         """Of every token: by the head, by the checkpoint's idf, or 1."""

@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from hplus.evaluate.rescore import each_query
 from hplus.kernels import weighted_maxsim
 from hplus.types import F32, I64
 from hplus.units.select import Kept
@@ -48,7 +49,8 @@ def maxsim_of_prefixes(
     shape = (len(queries.offsets) - 1, len(documents.offsets) - 1)
     budgets = range(document_counts.shape[1])
     scores = [[np.full(shape, -np.inf, np.float32) for _ in budgets] for _ in query_counts]
-    for row, own in enumerate(pools):
+
+    def one(row: int, own: I64) -> None:
         first, last = queries.offsets[row : row + 2]
         starts = documents.offsets[own]
         for way, budget in product(range(len(query_counts)), budgets):
@@ -60,8 +62,9 @@ def maxsim_of_prefixes(
                 None,
                 starts,
                 starts + document_counts[own, budget],
-                threads=threads,
             )
             total = importance[units].sum(dtype=np.float64)
             scores[way][budget][row, own] = raw / total if total > 0 else 0
+
+    each_query(one, pools, threads)
     return scores

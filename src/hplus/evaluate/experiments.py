@@ -31,8 +31,7 @@ GRID = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def run(
-    bench: Bench,
-    protocol: Protocol,
+    lab: Lab,
     alphas: Mapping[str, Mapping[str, float]] | None = None,
     others: Mapping[str, F32] | None = None,
 ) -> Iterator[Line]:
@@ -41,10 +40,10 @@ def run(
     alphas: of the fusions, tuned on dev data. others: scores of other systems with every
     document, f32[queries, documents], for a shared pool.
     """
-    lab = Lab(bench, protocol)
-    if protocol.kind == "fusion":
+    kind = lab.protocol.kind
+    if kind == "fusion":
         yield from fusions(lab, alphas or {})
-    elif protocol.kind == "shared-pool":
+    elif kind == "shared-pool":
         yield from shared_pool(lab, others or {})
     else:
         kinds = {
@@ -56,7 +55,7 @@ def run(
             "ablations": ablations,
             "budgets": budgets,
         }
-        yield from kinds[protocol.kind](lab)
+        yield from kinds[kind](lab)
 
 
 def views(lab: Lab) -> Iterator[Line]:

@@ -7,7 +7,8 @@ of the corpus, as in the sets here, and the products run at the speed of BLAS.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -61,7 +62,8 @@ def maxsim_of_pools(
     """
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
     scores = np.full((n, m), -np.inf, np.float32)
-    for row, own in enumerate(pools):
+
+    def one(row: int, own: I64) -> None:
         rows = slice(queries.offsets[row], queries.offsets[row + 1])
         weights = queries.weights[rows]
         raw = weighted_maxsim(
@@ -71,11 +73,19 @@ def maxsim_of_pools(
             None,
             documents.offsets[own],
             documents.offsets[own + 1],
-            threads=threads,
         )
         total = weights.sum(dtype=np.float64)
         scores[row, own] = raw / total if total > 0 else 0
+
+    each_query(one, pools, threads)
     return scores
+
+
+def each_query(one: Callable[[int, I64], None], pools: Sequence[I64] | I64, threads: int) -> None:
+    """Call `one` with every query's row and candidates, several queries at a time."""
+    with ThreadPoolExecutor(threads) as workers:
+        for _ in workers.map(one, range(len(pools)), pools):
+            pass  # what one of them raises is raised here
 
 
 def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list[F32]:

@@ -148,16 +148,16 @@ def measure(
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
         if not path.exists():
             _check_inputs(protocol, terms, dev(), others, baselines)
-        bench = Bench(model, data, cache, terms)
+        lab = Lab(Bench(model, data, cache, terms), protocol)
         if not path.exists():
             alphas = {}
             if protocol.kind == "fusion":
                 some = (Bench(model, sample(found, 300, 13), cache, terms) for _, found in dev())
                 alphas = tune(list(some), protocol)
             own = _scores_of(others, data, cache / "baselines", baselines, model.threads)
-            lines = {line.name: line for line in run(bench, protocol, alphas, own)}
-            results.write(path, _cell(system, protocol, task, split, bench, lines))
-        times_path.write_text(json.dumps(times(Lab(bench, protocol))))
+            lines = {line.name: line for line in run(lab, alphas, own)}
+            results.write(path, _cell(system, task, split, lab, lines))
+        times_path.write_text(json.dumps(times(lab)))
     return results.read(path), json.loads(times_path.read_text())
 
 
@@ -179,15 +179,9 @@ def _scores_of(
     }
 
 
-def _cell(
-    system: System,
-    protocol: Protocol,
-    task: str,
-    split: str,
-    bench: Bench,
-    lines: dict[str, Line],
-) -> results.Cell:
+def _cell(system: System, task: str, split: str, lab: Lab, lines: dict[str, Line]) -> results.Cell:
     """Lines with the names of all that made them."""
+    bench, protocol = lab.bench, lab.protocol
     return results.Cell(
         protocol.name,
         protocol.hash,
@@ -199,7 +193,7 @@ def _cell(
         len(bench.data.documents),
         tuple(bench.data.query_ids),
         results.data_hash(bench.data),
-        pool_hash(bench, list(Lab(bench, protocol).gate)),
+        pool_hash(bench, list(lab.gate)),
         lines,
     )
 
