@@ -11,6 +11,8 @@ from hplus.evaluate.statistics import Interval
 from hplus.evaluate.tables import Summary, signed, spread
 from hplus.types import F64
 
+MANY = 30
+
 
 @dataclass(frozen=True)
 class Lead:
@@ -42,9 +44,12 @@ def leads(summary: Summary) -> list[Lead]:
 
 
 def against_table(summary: Summary, found: list[Lead]) -> Table:
-    """Points of 100; bold where the interval is clear of zero."""
+    """Points of 100; bold where the interval is clear of zero. Of very many lines only those that
+    the protocol's contrasts speak for; summary.json has all."""
+    ours = {contrast.ours for contrast in summary.protocol.families()}
+    few = len({lead.line for lead in found}) <= MANY
     rows = []
-    for lead in found:
+    for lead in [lead for lead in found if few or lead.line in ours]:
         figures = [signed(lead.all.mean), spread(lead.all)]
         if not lead.all.low <= 0 <= lead.all.high:
             figures = [*map(Strong, figures)]
