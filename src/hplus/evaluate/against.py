@@ -44,9 +44,11 @@ def leads(summary: Summary) -> list[Lead]:
 
 
 def against_table(summary: Summary, found: list[Lead]) -> Table:
-    """Points of 100; bold where the interval is clear of zero. Of very many lines only those that
-    the protocol's contrasts speak for; summary.json has all."""
+    """Points of 100; bold where the interval is clear of zero. Lines on which no query differs are
+    left out, and of very many only those are shown that the protocol's contrasts speak for;
+    summary.json has all."""
     ours = {contrast.ours for contrast in summary.protocol.families()}
+    found = [lead for lead in found if lead.all != Interval(0, 0, 0)]
     few = len({lead.line for lead in found}) <= MANY
     rows = []
     for lead in [lead for lead in found if few or lead.line in ours]:

@@ -58,8 +58,9 @@ _READING = (
 )
 
 _LEADS = (
-    "The same line of two systems, paired query by query; bold where the interval is clear of "
-    "zero. These were not planned as contrasts, and no correction is made for their number."
+    "The same line of two systems, paired query by query, where they differ at all; bold where the "
+    "interval is clear of zero. These were not planned as contrasts, and no correction is made for "
+    "their number."
 )
 
 
