@@ -73,12 +73,19 @@ def peak_mb() -> float:
     ru_maxrss would not do: a process inherits it from the one that started it.
     """
     children = Path("/proc/self/task").glob("*/children")
-    pids = ["self", *(pid for file in children for pid in file.read_text().split())]
+    pids = ["self", *(pid for file in children for pid in _read(file).split())]
     return sum(_peak_kb(pid) for pid in pids) / 1024
 
 
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a thread or process that has just ended
+        return ""
+
+
 def _peak_kb(pid: str) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
+    status = _read(Path(f"/proc/{pid}/status"))
     return next((int(s.split()[1]) for s in status.splitlines() if s.startswith("VmHWM")), 0)
 
 
