@@ -1,4 +1,4 @@
-"""Write the measured tables into docs/benchmarks.md and README.md from docs/results/*.jsonl.
+"""Write the measured tables into docs/*.md and README.md from docs/results/*.jsonl.
 
     python benchmarks/report.py
 
@@ -240,6 +240,20 @@ def size() -> str:
     return table([*header, "nDCG@10, f32", "int8"], body)
 
 
+def baselines() -> str:
+    """Each baseline over the whole corpus."""
+    body = [
+        [
+            row["baseline"],
+            "whole" if row["tokens"] is None else str(row["tokens"]),
+            f"{row['ndcg10']:.2f}",
+            f"{row['low']:.1f} to {row['high']:.1f}",
+        ]
+        for row in rows("baselines")
+    ]
+    return table(["baseline", "tokens", "nDCG@10", "95 % interval"], body)
+
+
 def fill(page: Path, tables: dict[str, str]) -> None:
     """Replace what stands between the markers."""
     text = page.read_text()
@@ -271,4 +285,5 @@ if __name__ == "__main__":
             **{name: listed(name) for name in small},
         },
     )
+    fill(ROOT / "docs" / "baselines.md", {"measured": baselines()})
     fill(ROOT / "README.md", {"quality": for_readme(measured)})

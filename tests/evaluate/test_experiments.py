@@ -350,6 +350,7 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     protocol = replace(small("shared-pool"), sources=("global", "one"))
     lines = {line.name: line for line in run(Lab(bench, protocol), others=others)}
     assert list(lines) == ["global", "token", "phrase", "one", "two"]
+    assert all(lines[name].cost is not None for name in ("global", "token", "phrase"))
     lab = Lab(bench, protocol)
     pools = union([lab.gate, bench.gate(others["one"], protocol.pools[0])])
     expected = describe(bench, pools)

@@ -51,7 +51,7 @@ def exact_count(lab: Lab) -> Iterator[Line]:
     importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
     every = np.full_like(asked, np.iinfo(np.int32).max)
     for rule, names in runs.items():
-        values: dict[str, list[F64]] = {}
+        values: dict[tuple[str, int], list[F64]] = {}
         for name in names:
             if name == "chunks":
                 both = [list(_chunks(lab, side, asked, held, importance)) for side in sides]
@@ -62,13 +62,12 @@ def exact_count(lab: Lab) -> Iterator[Line]:
                     queries, documents, held, counts, lab.gate, threads=lab.bench.model.threads
                 )
             for side, found in zip(sides, both, strict=True):
-                for budget, scores in zip(budgets, found, strict=True):
-                    line = f"{rule}, {side} {budget}"
-                    values.setdefault(line, []).append(lab.values(scores, lab.gate))
-        for key, several in values.items():
-            at = budgets.index(int(key.rsplit(" ", 1)[1]))
-            units = asked[:, at] if ", joint " in key else natural[rule]
-            yield Line(key, np.mean(several, axis=0), _cost(lab, units, held[:, at]))
+                for at, scores in enumerate(found):
+                    values.setdefault((side, at), []).append(lab.values(scores, lab.gate))
+        for (side, at), several in values.items():
+            units = asked[:, at] if side == "joint" else natural[rule]
+            cost = _cost(lab, units, held[:, at])
+            yield Line(f"{rule}, {side} {budgets[at]}", np.mean(several, axis=0), cost)
 
 
 def ablations(lab: Lab) -> Iterator[Line]:

@@ -150,13 +150,9 @@ def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
     scores, cost = lab.local(lab.units, lab.width, pools=union)
     token, token_cost = lab.token(lab.width, union)
     share = facts["candidates"] / lab.gate.shape[1]
-    for name, own, spent in (
-        ("global", lab.global_, None),
-        ("token", token, token_cost),
-        ("phrase", scores, cost),
-    ):
-        if spent is not None:
-            spent = replace(spent, multiplications=spent.multiplications * share)
+    yield lab.line("global", lab.global_, union, lab.global_cost, facts)
+    for name, own, spent in (("token", token, token_cost), ("phrase", scores, cost)):
+        spent = replace(spent, multiplications=spent.multiplications * share)
         yield lab.line(name, own, union, spent, facts)
     for name, own in others.items():
         yield lab.line(name, own, union, None, facts)
