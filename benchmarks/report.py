@@ -241,17 +241,27 @@ def size() -> str:
 
 
 def baselines() -> str:
-    """Each baseline over the whole corpus."""
-    body = [
-        [
-            row["baseline"],
-            "whole" if row["tokens"] is None else str(row["tokens"]),
-            f"{row['ndcg10']:.2f}",
-            f"{row['low']:.1f} to {row['high']:.1f}",
-        ]
-        for row in rows("baselines")
-    ]
-    return table(["baseline", "tokens", "nDCG@10", "95 % interval"], body)
+    """Each baseline, its quality and what it costs."""
+    body = []
+    for row in rows("baselines"):
+        cost = row["cost"]
+        spent = ["–"] * 4
+        if cost is not None:
+            vectors, kilobytes = f"{cost['vectors']:.1f}", f"{cost['bytes'] / 1000:.2f}"
+            millions = f"{cost['multiplications'] / 1e6:.2f}"
+            spent = [vectors, kilobytes, f"{cost['query_units']:.1f}", millions]
+        body.append(
+            [
+                row["baseline"],
+                row["pool"],
+                "whole" if row["tokens"] is None else str(row["tokens"]),
+                f"{row['ndcg10']:.2f}",
+                f"{row['low']:.1f} to {row['high']:.1f}",
+                *spent,
+            ]
+        )
+    names = ["baseline", "ranks", "tokens", "nDCG@10", "95 % interval", "vectors / doc"]
+    return table([*names, "KB / doc", "units / query", "M mult. / query"], body)
 
 
 def fill(page: Path, tables: dict[str, str]) -> None:

@@ -712,6 +712,7 @@ def test_a_line_for_bm25(capsys: pytest.CaptureFixture[str]) -> None:
     assert (line["baseline"], line["pool"], line["tokens"]) == ("bm25", "full corpus", None)
     assert line["queries"] == len(data.queries)
     assert 0 < line["low"] <= line["ndcg10"] <= line["high"] <= 100
+    assert line["cost"]["vectors"] == 0 < line["cost"]["bytes"]
 
 
 def test_the_command_s_other_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from hplus.evaluate.exact import begins, read_projection, seeded
 from hplus.evaluate.experiments import combinations_of_views, run, tune
 from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.metrics import ndcg
+from hplus.evaluate.others import Other
 from hplus.evaluate.pools import best, describe, pool_hash, union
 from hplus.evaluate.protocol import Protocol, load, names
 from hplus.units.controls import equal_chunks
@@ -347,18 +348,25 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     random = np.random.default_rng(0)
     shape = (8, 120)
     others = {name: random.normal(size=shape).astype(np.float32) for name in ("one", "two")}
+    strangers = {
+        name: Other(scores, lambda pool: Cost(2.0, 8.0, 3.0, pool), lambda *_: None)
+        for name, scores in others.items()
+    }
     protocol = replace(small("shared-pool"), sources=("global", "one"))
-    lines = {line.name: line for line in run(Lab(bench, protocol), others=others)}
+    lines = {line.name: line for line in run(Lab(bench, protocol), others=strangers)}
     assert list(lines) == ["global", "token", "phrase", "one", "two"]
-    assert all(lines[name].cost is not None for name in ("global", "token", "phrase"))
+    assert all(line.cost is not None for line in lines.values())
     lab = Lab(bench, protocol)
     pools = union([lab.gate, bench.gate(others["one"], protocol.pools[0])])
     expected = describe(bench, pools)
     assert all(line.facts == expected for line in lines.values())
+    # One gives candidates and has met every document; two ranks what it is given.
+    assert lines["one"].cost == Cost(2.0, 8.0, 3.0, 120.0)
+    assert lines["two"].cost == Cost(2.0, 8.0, 3.0, expected["candidates"])
     for row, own in enumerate(pools):
         order = sorted(own, key=lambda i: (-others["two"][row, i], bench.ids[i]))[:10]
         grades = bench.data.judgements[bench.data.query_ids[row]]
         value = ndcg([str(bench.ids[i]) for i in order], grades)
         assert lines["two"].values[row] == pytest.approx(value)
     with pytest.raises(InputError, match="one is missing: give --baselines DIR"):
-        list(run(Lab(bench, protocol), others={"two": others["two"]}))
+        list(run(Lab(bench, protocol), others={"two": strangers["two"]}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,7 +69,7 @@ def run(
         where,
         cache,
         read_terms(listed),
-        lambda line: typer.echo(line, err=True) if sys.stderr.isatty() else None,
+        lambda line: typer.echo(line, err=True),
         baselines,
     )
     for measured, system, own, spent in found:

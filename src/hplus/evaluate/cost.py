@@ -41,18 +41,23 @@ def bytes_of(vectors: float, width: int, format: str) -> float:
     return vectors * (width * BYTES[format] + SCALE[format])
 
 
+def maxsim_cost(units: float, vectors: float, pool: float, width: int, format: str = "f32") -> Cost:
+    """Of so many units a query meeting so many vectors of each of `pool` candidates."""
+    return Cost(vectors, bytes_of(vectors, width, format), units, units * vectors * width * pool)
+
+
 def cost_of(
     queries: Kept, documents: Kept, n: int, asked: int, pool: int, width: int, format: str = "f32"
 ) -> Cost:
     """Of ranking `pool` candidates out of n documents for each of `asked` queries."""
     vectors = len(documents.weights) / max(1, n)
     units = len(queries.weights) / max(1, asked)
-    return Cost(vectors, bytes_of(vectors, width, format), units, units * vectors * width * pool)
+    return maxsim_cost(units, vectors, pool, width, format)
 
 
 def global_cost(n: int, width: int, format: str = "f32") -> Cost:
     """Of one vector a document, all n of them met."""
-    return Cost(1.0, bytes_of(1, width, format), 1.0, float(n * width))
+    return maxsim_cost(1.0, 1.0, n, width, format)
 
 
 def lexical_cost(queries: Lexical, documents: Lexical, vocabulary: int) -> Cost:

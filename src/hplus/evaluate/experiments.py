@@ -20,6 +20,7 @@ from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost
 from hplus.evaluate.exact import ablations, exact_count
 from hplus.evaluate.lab import ALL, Lab, Line
+from hplus.evaluate.others import Other
 from hplus.evaluate.protocol import Protocol
 from hplus.types import F32, I64
 from hplus.units.select import Budget, Kept, Policy, spend
@@ -33,12 +34,11 @@ GRID = (0.1, 0.2, 0.5, 1.0, 2.0)
 def run(
     lab: Lab,
     alphas: Mapping[str, Mapping[str, float]] | None = None,
-    others: Mapping[str, F32] | None = None,
+    others: Mapping[str, Other] | None = None,
 ) -> Iterator[Line]:
     """Every line of a protocol on one set.
 
-    alphas: of the fusions, tuned on dev data. others: scores of other systems with every
-    document, f32[queries, documents], for a shared pool.
+    alphas: of the fusions, tuned on dev data. others: systems of a shared pool that are not ours.
     """
     kind = lab.protocol.kind
     if kind == "fusion":
@@ -132,7 +132,7 @@ def full_corpus(lab: Lab) -> Iterator[Line]:
     yield Line("hybrid, union", lab.fused(own, alphas, union), spent, {"candidates": size})
 
 
-def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
+def shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[Line]:
     """One union of all gates; every system ranks exactly these candidates."""
     lacking = [name for name in lab.protocol.sources if name != "global" and name not in others]
     if lacking:
@@ -142,7 +142,7 @@ def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
         )
     count = lab.protocol.pools[0]
     gates = [
-        lab.gate if name == "global" else lab.bench.gate(others[name], count)
+        lab.gate if name == "global" else lab.bench.gate(others[name].scores, count)
         for name in lab.protocol.sources
     ]
     union = candidates.union(gates)
@@ -154,8 +154,10 @@ def shared_pool(lab: Lab, others: Mapping[str, F32]) -> Iterator[Line]:
     for name, own, spent in (("token", token, token_cost), ("phrase", scores, cost)):
         spent = replace(spent, multiplications=spent.multiplications * share)
         yield lab.line(name, own, union, spent, facts)
-    for name, own in others.items():
-        yield lab.line(name, own, union, None, facts)
+    for name, other in others.items():
+        # What gives candidates has met every document, as our own gate has.
+        met = len(lab.bench.ids) if name in lab.protocol.sources else facts["candidates"]
+        yield lab.line(name, other.scores, union, other.cost(met), facts)
 
 
 def budgets(lab: Lab) -> Iterator[Line]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hplus.evaluate.cost import Lexical
 from hplus.kernels import weighted_maxsim
 from hplus.states_file import F16, StoredStates
-from hplus.types import F32, I32, I64, Tokens, offsets_of
+from hplus.types import F32, I32, I64, Tokens, item_of_row, offsets_of
 from hplus.units.partition import partition, spans_of_units
 from hplus.units.pool import pool, unit_importance
 from hplus.units.select import Budget, Kept, spend
@@ -112,20 +113,39 @@ def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list
     return scores
 
 
-def lexical(queries: tuple[I32, F32, I64], documents: tuple[I32, F32, I64], vocabulary: int) -> F32:
+class Postings(NamedTuple):
+    """For each token id t, rows bounds[t]:bounds[t + 1]: the documents that have it, its weight."""
+
+    documents: I64
+    weights: F32
+    bounds: I64
+
+
+def postings(documents: Lexical, vocabulary: int) -> Postings:
+    """The documents' lexical view by token id."""
+    ids, weights, offsets = documents
+    order = np.argsort(ids, kind="stable")
+    bounds = np.searchsorted(ids[order], np.arange(vocabulary + 1))
+    return Postings(item_of_row(offsets)[order], weights[order], bounds)
+
+
+def lexical_of(ids: I32, weights: F32, found: Postings, n: int) -> F32:
+    """Normalised S_L of one query with n documents, f32[n]."""
+    scores = np.zeros(n, np.float32)
+    norm = np.float32(float(np.square(weights, dtype=np.float64).sum()) or 1.0)
+    for token, own in zip(ids, weights, strict=True):
+        rows = slice(found.bounds[token], found.bounds[token + 1])
+        scores[found.documents[rows]] += own * found.weights[rows] / norm
+    return scores
+
+
+def lexical(queries: Lexical, documents: Lexical, vocabulary: int) -> F32:
     """Normalised S_L of every query with every document, f32[queries, docs]."""
-    (q_ids, q_weights, q_offsets), (d_ids, d_weights, d_offsets) = queries, documents
-    # Postings of the documents: for each token id the documents that have it.
-    order = np.argsort(d_ids, kind="stable")
-    document = np.repeat(np.arange(len(d_offsets) - 1), np.diff(d_offsets))[order]
-    weight = d_weights[order]
-    bounds = np.searchsorted(d_ids[order], np.arange(vocabulary + 1))
-    scores = np.zeros((len(q_offsets) - 1, len(d_offsets) - 1), np.float32)
-    for query, (first, last) in enumerate(pairwise(q_offsets.tolist())):
-        norm = float(np.square(q_weights[first:last], dtype=np.float64).sum()) or 1.0
-        for token, own in zip(q_ids[first:last], q_weights[first:last], strict=True):
-            rows = slice(bounds[token], bounds[token + 1])
-            scores[query, document[rows]] += own * weight[rows] / np.float32(norm)
+    ids, weights, offsets = queries
+    n, found = len(documents[2]) - 1, postings(documents, vocabulary)
+    scores = np.zeros((len(offsets) - 1, n), np.float32)
+    for query, (first, last) in enumerate(pairwise(offsets.tolist())):
+        scores[query] = lexical_of(ids[first:last], weights[first:last], found, n)
     return scores
 
 

@@ -27,7 +27,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,16 @@ import numpy as np
 
 from hplus.errors import InputError
 from hplus.evaluate import results
-from hplus.evaluate.baselines import available, named, scores
+from hplus.evaluate.baselines import available, named
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.experiments import run, tune
 from hplus.evaluate.lab import Lab, Line
+from hplus.evaluate.others import other
 from hplus.evaluate.pools import pool_hash
 from hplus.evaluate.protocol import Protocol, load
 from hplus.evaluate.timing import times
 from hplus.model import HPlus
-from hplus.types import F32
 from hplus.units.terms import Terms
 
 
@@ -146,37 +146,28 @@ def measure(
     times_path = path.with_suffix(".times")
     if not (path.exists() and times_path.exists()):
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
-        if not path.exists():
-            _check_inputs(protocol, terms, dev(), others, baselines)
+        _check_inputs(protocol, terms, dev(), others, baselines)
         lab = Lab(Bench(model, data, cache, terms), protocol)
+        own = {
+            name: other(
+                named(name),
+                data,
+                folder=baselines,
+                cache=cache / "baselines",
+                format=protocol.format,
+                threads=model.threads,
+            )
+            for name in others
+        }
         if not path.exists():
             alphas = {}
             if protocol.kind == "fusion":
                 some = (Bench(model, sample(found, 300, 13), cache, terms) for _, found in dev())
                 alphas = tune(list(some), protocol)
-            own = _scores_of(others, data, cache / "baselines", baselines, model.threads)
             lines = {line.name: line for line in run(lab, alphas, own)}
             results.write(path, _cell(system, task, split, lab, lines))
-        times_path.write_text(json.dumps(times(lab)))
+        times_path.write_text(json.dumps(times(lab, own)))
     return results.read(path), json.loads(times_path.read_text())
-
-
-def _scores_of(
-    others: Sequence[str], data: RetrievalSet, cache: Path, folder: Path | None, threads: int
-) -> dict[str, F32]:
-    """Of baselines, every query with every document."""
-    return {
-        name: scores(
-            named(name),
-            data.queries,
-            data.documents,
-            folder=folder,
-            cache=cache,
-            progress=name,
-            threads=threads,
-        )
-        for name in others
-    }
 
 
 def _cell(system: System, task: str, split: str, lab: Lab, lines: dict[str, Line]) -> results.Cell:

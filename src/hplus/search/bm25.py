@@ -57,6 +57,19 @@ class BM25:
         scores: F32 = self._index.get_scores(asked)
         return scores
 
+    @property
+    def postings(self) -> int:
+        """Pairs of a term and a document that has it."""
+        return 0 if self._index is None else len(self._index.scores["data"])
+
+    def met(self, query: str) -> int:
+        """Postings that a query reads."""
+        if self._index is None:
+            return 0
+        known, bounds = self._index.vocab_dict, self._index.scores["indptr"]
+        ids = [known[term] for term in terms(query) if term in known]
+        return sum(int(bounds[i + 1] - bounds[i]) for i in ids)
+
     def search(self, queries: Sequence[str], k: int) -> tuple[I64, F32]:
         """The k best documents of each query, best first, ties by index.
 

@@ -1,4 +1,4 @@
-"""One baseline on one set: a JSON line of nDCG@10 (exponential gain).
+"""One baseline on one set: a JSON line of nDCG@10 (exponential gain) and what it costs in f16.
 
     python -m hplus.evaluate.baselines bge-small-en-v1.5 scifact --baselines DIR --cache states
     python -m hplus.evaluate.baselines --list --baselines DIR
@@ -12,15 +12,16 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from hplus.errors import HPlusError
-from hplus.evaluate.baselines import BASELINES, available, named, rerank, scores
+from hplus.evaluate.baselines import BASELINES, available, named, rerank
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.metrics import ndcg
+from hplus.evaluate.others import other
 from hplus.evaluate.statistics import interval
 from hplus.search.bm25 import BM25
 from hplus.types import F32, F64, I64
@@ -65,18 +66,17 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     asked = slice(options.queries)
     queries, ids = data.queries[asked], data.query_ids[asked]
     begun = time.perf_counter()
-    where = {
-        "folder": options.baselines,
-        "cache": options.cache,
-        "progress": baseline.name,
-        "threads": options.threads,
-    }
+    where = {"folder": options.baselines, "cache": options.cache, "threads": options.threads}
     if baseline.kind == "cross-encoder":
         pools, _ = BM25(data.documents).search(queries, POOL)
-        found = rerank(baseline, queries, data.documents, pools, **where)
+        label = baseline.name
+        found = rerank(baseline, queries, data.documents, pools, progress=label, **where)
+        cost = None
     else:
-        found = scores(baseline, queries, data.documents, **where)
-        pools = np.tile(np.arange(len(data.documents)), (len(queries), 1))
+        n = len(data.documents)
+        searched = other(baseline, replace(data, queries=queries, query_ids=ids), **where)
+        found, cost = searched.scores, asdict(searched.cost(n))
+        pools = np.tile(np.arange(n), (len(queries), 1))
     values = ndcg10(data, ids, pools, found)
     spread = interval({options.set.name: values})
     return {
@@ -90,6 +90,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         "ndcg10": round(100 * spread.mean, 2),
         "low": round(100 * spread.low, 2),
         "high": round(100 * spread.high, 2),
+        "cost": cost,
         "seconds": round(time.perf_counter() - begun, 1),
     }
 

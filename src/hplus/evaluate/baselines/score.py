@@ -77,12 +77,18 @@ def rerank(
             baseline, texts, side, folder=folder, cache=cache, progress=label, threads=threads
         )
 
-    query, document = vectors(asked, "query"), vectors(told, "document")
-    if isinstance(query, MultiVectors):
-        assert isinstance(document, MultiVectors)  # both sides are of one kind
-        return maxsim(query, document, pools, threads=threads)
-    assert not isinstance(document, MultiVectors)
-    return np.take_along_axis(query @ document.T, pools, axis=1)
+    return of_vectors(vectors(asked, "query"), vectors(told, "document"), pools, threads=threads)
+
+
+def of_vectors(
+    queries: F32 | MultiVectors, documents: F32 | MultiVectors, pools: I64, *, threads: int = 1
+) -> F32:
+    """The scores of each query's pool from what `encode` gave."""
+    if isinstance(queries, MultiVectors):
+        assert isinstance(documents, MultiVectors)  # both sides are of one kind
+        return maxsim(queries, documents, pools, threads=threads)
+    assert not isinstance(documents, MultiVectors)
+    return np.take_along_axis(queries @ documents.T, pools, axis=1)
 
 
 def maxsim(queries: MultiVectors, documents: MultiVectors, pools: I64, *, threads: int = 1) -> F32:
