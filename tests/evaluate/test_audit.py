@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hplus import CheckpointError, HPlus, InputError
 from hplus.cli import audit as command
 from hplus.cli import main
+from hplus.evaluate import results
 from hplus.evaluate.audit import (
     SEEDS,
     audit,
@@ -54,6 +55,8 @@ from hplus.evaluate.audit_measures import (
     reference_of,
 )
 from hplus.evaluate.audit_report import COLUMNS, FLAG_COLUMNS, markdown, summarise, table
+from hplus.evaluate.lab import Line
+from hplus.evaluate.results import Cell
 from hplus.states_file import cut, stored_states
 from hplus.types import Span
 from hplus.units.terms import Terms
@@ -593,6 +596,17 @@ def test_gains_are_checked(tmp_path: Path, content: str, message: str) -> None:
 def test_gains_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_gains(tmp_path / "gains.json")
+
+
+def test_gains_of_a_cell_are_phrase_less_token(tmp_path: Path) -> None:
+    path = tmp_path / "cell.json"
+    lines = {"phrase": Line("phrase", np.array([0.5, 0.25])), "token": Line("token", np.zeros(2))}
+    cell = Cell("broad-deployed", "", "s", "f", "", "t", "test", 9, ("q1", "q2"), "d", "k", lines)
+    results.write(path, cell)
+    assert read_gains(path) == {"q1": 0.5, "q2": 0.25}
+    results.write(path, replace(cell, protocol="other", lines={"phrase": lines["phrase"]}))
+    with pytest.raises(InputError, match="a cell of other without a line 'token'"):
+        read_gains(path)
 
 
 def queries(*names: str) -> list[Item]:

@@ -51,7 +51,11 @@ def audit(
     ] = ReferenceOption.A,
     gains: Annotated[
         Path | None,
-        typer.Option("--gains", metavar="FILE", help="JSON: what a query (id or text) gains."),
+        typer.Option(
+            "--gains",
+            metavar="FILE",
+            help="Gains by query: JSON, or a cell of a run.",
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Items of each set, at most.")

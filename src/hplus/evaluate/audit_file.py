@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hplus.errors import InputError
+from hplus.evaluate import results
 from hplus.evaluate.spans import strip_determiner
 from hplus.teach.sources import read_marked, read_rows
 from hplus.types import Span
@@ -131,7 +132,7 @@ def read_corpus(path: Path) -> list[Item]:
 
 
 def read_gains(path: Path) -> dict[str, float]:
-    """What a query gains by Phrase over Token: a JSON object, {query id or text: number}."""
+    """What a query gains by Phrase over Token: {query id or text: number}, or a cell of a run."""
     try:
         gains = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -140,12 +141,26 @@ def read_gains(path: Path) -> dict[str, float]:
         raise InputError(f"{path} is not JSON: {error}") from None
     if not isinstance(gains, dict) or not gains:
         raise InputError(f"{path}: a JSON object is expected, a number for each query")
+    if isinstance(gains.get("lines"), dict):
+        return _gains_of_cell(path)
     for query, gain in gains.items():
         if type(gain) not in (int, float) or not math.isfinite(gain):
             raise InputError(
                 f"{path}: the gain of {query[:40]!r} is {json.dumps(gain)}; a number is expected"
             )
     return {query: float(gain) for query, gain in gains.items()}
+
+
+def _gains_of_cell(path: Path) -> dict[str, float]:
+    cell = results.read(path)
+    lacking = [name for name in ("phrase", "token") if name not in cell.lines]
+    if lacking:
+        raise InputError(
+            f"{path} is a cell of {cell.protocol} without a line {lacking[0]!r}; one of "
+            "broad-deployed has phrase and token"
+        )
+    gained = cell.lines["phrase"].values - cell.lines["token"].values
+    return dict(zip(cell.query_ids, gained.tolist(), strict=True))
 
 
 def _item(row: dict[str, Any]) -> Item:
