@@ -4,7 +4,9 @@ Writes, for the queries of a cell, the teacher's units as a corpus of marked spa
 Phrase over Token by text, for `hplus evaluate audit`. The reference is silver: no person marked it.
 
     python experiments/query_audit.py CELL.json scifact --terms terms.txt --cache states --out DIR
-    hplus evaluate audit DIR/scifact.jsonl --gains DIR/scifact.gains.json
+    hplus evaluate audit DIR/*.jsonl --gains DIR/gains.json
+
+Gains of one set after another gather in DIR/gains.json.
 """
 
 from __future__ import annotations
@@ -50,8 +52,10 @@ def main() -> None:
         for item in labelled.labels:
             spans = [[*span, "NP"] for span in item.units]
             file.write(json.dumps({"text": item.text, "spans": spans}) + "\n")
-    by_text = {texts[query]: gain for query, gain in gains.items()}
-    (options.out / f"{options.set.name}.gains.json").write_text(json.dumps(by_text))
+    gathered = options.out / "gains.json"
+    by_text = json.loads(gathered.read_text()) if gathered.exists() else {}
+    by_text |= {texts[query]: gain for query, gain in gains.items()}
+    gathered.write_text(json.dumps(by_text))
 
 
 if __name__ == "__main__":
