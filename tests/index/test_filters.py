@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from hplus.errors import FilterError, InputError
 from hplus.index import filters
+from hplus.index.filter_sql import compile, register
+from hplus.index.filter_syntax import parse
 from hplus.index.filters import (
     ID,
     And,
@@ -24,10 +26,7 @@ from hplus.index.filters import (
     In,
     Not,
     Or,
-    compile,
     matches,
-    parse,
-    register,
 )
 
 some = settings(deadline=None, max_examples=300)

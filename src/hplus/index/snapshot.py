@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from hplus.errors import IndexDamagedError, InputError
-from hplus.index import catalogue, filters
+from hplus.index import catalogue, filter_sql, filter_syntax
 from hplus.index.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.index.segment import Segment, open_segment
 from hplus.index.store import Disk, as_storage_error
@@ -88,7 +88,7 @@ class Snapshot:
             return [part.alive for part in self.parts]
         masks = self._filtered.get(where)
         if masks is None:
-            condition, values = filters.compile(filters.parse(where))
+            condition, values = filter_sql.compile(filter_syntax.parse(where))
             found = catalogue.select(
                 self.connection,
                 f"SELECT segment, place FROM documents WHERE deleted = 0 AND ({condition})",
@@ -143,7 +143,7 @@ def _connect(path: Path, disk: Disk) -> sqlite3.Connection:
     connection = disk.connect(path / CATALOGUE, write=False)
     try:
         catalogue.check_version(connection, path / CATALOGUE)
-        filters.register(connection)
+        filter_sql.register(connection)
         connection.execute("BEGIN")
     except BaseException:
         connection.close()
