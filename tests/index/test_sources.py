@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 
 from hplus.errors import HPlusError, InputError, MissingExtraError
 from hplus.evaluate.data import demo_folder, read_beir
-from hplus.index import sources
-from hplus.index.sources import Document, read
+from hplus.index import source_lines, source_tables, source_texts
+from hplus.index.document import Document
+from hplus.index.sources import read
 
 ROWS = [
     {"_id": "a", "title": "Diabetes", "text": "type 2", "year": 2021},
@@ -205,7 +206,7 @@ def test_what_came_before_a_bad_line_is_not_lost(tmp_path: Path) -> None:
 def test_a_line_too_long_is_refused_without_being_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "LINE_BYTES", 2**20)
+    monkeypatch.setattr(source_lines, "LINE_BYTES", 2**20)
     fits = '{"text": "' + "x" * (2**20 - 13) + '"}\n'
     assert len(fits) == 2**20
     path = write(tmp_path / "d.jsonl", fits + "y" * (20 * 2**20) + '\n{"text": "b"}')
@@ -281,7 +282,7 @@ def test_cells(tmp_path: Path, cell: str, value: object) -> None:
 @given(st.integers(-(10**18) + 1, 10**18 - 1) | st.floats(allow_nan=False, allow_infinity=False))
 def test_python_numbers_come_back_from_cells(number: int | float) -> None:
     cell = repr(number)
-    value = sources._number_or_text(cell)
+    value = source_tables._number_or_text(cell)
     long = len(cell.lstrip("-").partition(".")[0].partition("e")[0]) > 18
     assert value == (cell if long else number)
 
@@ -329,7 +330,7 @@ def test_long_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "d.csv", f'text\n"{text}"\n')
     assert list(read(path)) == [Document("2", text.strip())]
     before = csv.field_size_limit(1000)
-    monkeypatch.setattr(sources, "LINE_BYTES", 2000)
+    monkeypatch.setattr(source_tables, "LINE_BYTES", 2000)
     path = write(tmp_path / "e.csv", 'text\n"' + "a\n" * 1500 + '"\nb\n')
     assert problem(path) == f"{path}:2: not CSV: field larger than field limit (2000)"
     csv.field_size_limit(before)
@@ -502,7 +503,7 @@ def test_a_very_deep_tree(tmp_path: Path) -> None:
 
 
 def test_bad_files_of_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "LINE_BYTES", 100)
+    monkeypatch.setattr(source_texts, "LINE_BYTES", 100)
     write(tmp_path / "a.txt", "x" * 101)
     write(tmp_path / "b.txt", b"\xff")
     write(tmp_path / "c.txt", gzip.compress(b"x" * 50)[:-4])

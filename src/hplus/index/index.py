@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from hplus.errors import BudgetError, InputError, ModelMismatchError
 from hplus.index import catalogue, sources, writer
 from hplus.index.catalogue import Settings
+from hplus.index.document import Document
 from hplus.index.segment import Format, Segment
 from hplus.index.snapshot import Snapshot
-from hplus.index.sources import Document
 from hplus.index.stats import Stats, stats
 from hplus.index.store import Disk
 from hplus.index.verify import Verification, verify

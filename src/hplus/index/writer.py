@@ -20,9 +20,9 @@ import numpy as np
 from hplus.errors import IndexDamagedError, InputError
 from hplus.index import catalogue, ivf
 from hplus.index.catalogue import DocumentRow, SegmentRow, Settings
+from hplus.index.document import Document
 from hplus.index.segment import SegmentBuilder, file_parts, read
 from hplus.index.snapshot import CATALOGUE, LOCK, SEGMENTS, Part, Snapshot
-from hplus.index.sources import Document
 from hplus.index.store import Disk, as_storage_error
 from hplus.texts import STEP_CHARACTERS, STEP_TEXTS
 from hplus.types import Coverage, Encoded, concatenate, item_of_row
