@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 
 from hplus import Budget, HPlus, Index, InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
-from hplus.evaluate.controlled import feasible_counts
 from hplus.evaluate.cost import Cost
 from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
 from hplus.evaluate.exact import begins, read_projection, seeded
@@ -23,8 +25,8 @@ from hplus.evaluate.metrics import ndcg
 from hplus.evaluate.others import Other
 from hplus.evaluate.pools import best, describe, pool_hash, union
 from hplus.evaluate.protocol import Protocol, load, names
-from hplus.units.controls import equal_chunks
-from hplus.units.partition import partition
+from hplus.states_file import StoredStates
+from hplus.types import F32, I64, Bool
 from hplus.units.terms import Terms
 
 ALPHAS = {
@@ -125,24 +127,106 @@ def test_broad_deployed_is_refused_without_terms(bench: Bench) -> None:
         list(run(Lab(without, small("broad-deployed")), {}))
 
 
-def test_controls_keep_the_exact_count_in_every_text(bench: Bench) -> None:
-    """Each rule has at least the common count everywhere; chunks have exactly that many."""
-    lab = Lab(bench, small("exact-count"))
-    rules = [name for rule in lab.protocol.groupings for name in seeded(lab, rule)]
-    assert len(rules) == 6 + 3 * 2
-    for side in (bench.queries, bench.documents):
-        natural = [
-            np.diff(partition(begins(lab, side, rule), side.tokens.offsets).offsets)
-            for rule in rules
-            if rule != "chunks"
-        ]
-        counts = feasible_counts(natural, lab.protocol.budgets)
-        for own in counts.T:
-            chunks = partition(equal_chunks(side.tokens, own), side.tokens.offsets)
-            assert (np.diff(chunks.offsets) == own).all()
-        for rule, found in zip([r for r in rules if r.startswith("shuffled")],
-                               natural[-2:], strict=True):  # fmt: skip
-            assert (found == natural[0]).all(), rule  # the model's own lengths in another order
+def units_by_hand(side: StoredStates, cut: Bool, importance: F32, width: int) -> list[Any]:
+    """Of each text: (vector, weight) of its units, most important first."""
+    found: list[Any] = []
+    states = side.states[:, :width].astype(np.float64)
+    for first, last in pairwise(side.tokens.offsets.tolist()):
+        starts = [row for row in range(first, last) if cut[row]]
+        own = []
+        for start, end in pairwise([*starts, last]):
+            mean = states[start:end].mean(axis=0)
+            own.append((mean / np.linalg.norm(mean), float(importance[start:end].sum())))
+        found.append(sorted(own, key=lambda unit: -unit[1]))
+    return found
+
+
+def chunks_by_hand(side: StoredStates, counts: I64, importance: F32, width: int) -> list[Any]:
+    """Exactly so many equal parts of each whole text."""
+    cut = np.zeros(len(side.tokens.ids), np.bool_)
+    for (first, last), count in zip(pairwise(side.tokens.offsets.tolist()), counts, strict=True):
+        for part in range(count):
+            cut[first + part * (last - first) // count] = True
+    return units_by_hand(side, cut, importance, width)
+
+
+def pooled_by_hand(side: StoredStates, counts: I64, importance: F32, width: int) -> list[Any]:
+    """Tokens in exactly so many of scipy's clusters, each the mean of its members."""
+    found: list[Any] = []
+    for (first, last), count in zip(pairwise(side.tokens.offsets.tolist()), counts, strict=True):
+        vectors = side.states[first:last, :width].astype(np.float64)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        if count < last - first:
+            distances = squareform(1 - vectors @ vectors.T, checks=False)
+            groups = fcluster(linkage(distances, "ward"), count, "maxclust")
+        else:
+            groups = np.arange(last - first)
+        own = []
+        for group in np.unique(groups):
+            mean = vectors[groups == group].mean(axis=0)
+            weight = float(importance[first:last][groups == group].sum())
+            own.append((mean / np.linalg.norm(mean), weight))
+        found.append(own)
+    return found
+
+
+def test_exact_counts_by_brute_force(bench: Bench) -> None:
+    """eq:exact_count line by line: C_x(B), the least over all rules and seeds, of every rule."""
+    budgets = (2, 7)
+    lab = Lab(bench, replace(small("exact-count"), budgets=budgets, contrasts=()))
+    lines = {line.name: line.values for line in run(lab)}
+    width, sides = lab.width, (bench.queries, bench.documents)
+    importance = [bench.importance(side, lab.importance) for side in sides]
+    names_of = {rule: seeded(lab, rule) for rule in lab.protocol.groupings}
+    assert sum(map(len, names_of.values())) == 7 + 3 * 2
+    cut = {
+        name: [units_by_hand(side, begins(lab, side, name), weights, width)
+               for side, weights in zip(sides, importance, strict=True)]
+        for several in names_of.values() for name in several if name not in ("chunks", "pooled")
+    }  # fmt: skip
+    least = [
+        np.array([min(len(own[i][text]) for own in cut.values()) for text in range(len(side))])
+        for i, side in enumerate((bench.data.queries, bench.data.documents))
+    ]
+    assert (least[1] < 7).any()  # texts too short for the budget, and others
+    assert (least[1] > 7).any()
+    # The least is no matter of the first seed alone.
+    assert any(len(cut[name][1][text]) == least[1][text] < len(cut[name[:-2] + "13"][1][text])
+               for name in cut if name.endswith("42") for text in range(120))  # fmt: skip
+    for rule, several in names_of.items():
+        for (at, budget), side in product(enumerate(budgets), ("joint", "document")):
+            values = []
+            for name in several:
+                counts = [np.minimum(own, budget) for own in least]
+                if name in ("chunks", "pooled"):
+                    make = chunks_by_hand if name == "chunks" else pooled_by_hand
+                    natural = [
+                        len(own) for own in cut["model" if name == "chunks" else "tokens"][0]
+                    ]
+                    wanted = (counts[0] if side == "joint" else np.array(natural), counts[1])
+                    asked, held = (
+                        make(one, count, weights, width)
+                        for one, count, weights in zip(sides, wanted, importance, strict=True)
+                    )
+                    assert [len(own) for own in held] == counts[1].tolist()
+                else:
+                    asked = [own[: counts[0][text]] if side == "joint" else own
+                             for text, own in enumerate(cut[name][0])]  # fmt: skip
+                    held = [own[: counts[1][text]] for text, own in enumerate(cut[name][1])]
+                values.append([ndcg_by_hand(bench, lab, row, own, held)
+                               for row, own in enumerate(asked)])  # fmt: skip
+            expected = np.mean(values, axis=0)
+            found = lines[f"{rule}, {side} {budget}"]
+            np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{rule} {side} {at}")
+
+
+def ndcg_by_hand(bench: Bench, lab: Lab, row: int, asked: Any, held: Any) -> float:
+    scores = {}
+    for document in lab.gate[row]:
+        best = [(w, max(float(v @ u) for u, _ in held[document])) for v, w in asked]
+        scores[bench.ids[document]] = sum(w * s for w, s in best) / sum(w for w, _ in best)
+    ranking = sorted(scores, key=lambda name: (-scores[name], name))[:10]
+    return ndcg([str(name) for name in ranking], bench.data.judgements[bench.data.query_ids[row]])
 
 
 def test_averages_over_seeds_are_by_query(bench: Bench) -> None:
@@ -206,7 +290,7 @@ def test_budgets_of_the_same_mean_cost_as_much(bench: Bench) -> None:
         fixed = lines[f"model, merge fixed, as {share} of importance"].cost
         assert adaptive is not None
         assert fixed is not None
-        assert adaptive.vectors <= fixed.vectors <= adaptive.vectors + 1
+        assert fixed.vectors == pytest.approx(adaptive.vectors)
     assert lines["model, merge to 4"].cost is not None
     assert lines["model, merge to 4"].cost.bytes == lines["model, merge to 4"].cost.vectors * 8 * 4
 

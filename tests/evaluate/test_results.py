@@ -219,6 +219,9 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
     next((tmp_path / "cells").glob("*.times")).unlink()
     _, again = measure(system, load("full-corpus"), "d", data, tmp_path)  # measured, the cell stays
     assert set(again) == set(times)
+    next((tmp_path / "cells").glob("*.times")).write_text('{"cut sho')
+    _, again = measure(system, load("full-corpus"), "d", data, tmp_path)
+    assert set(again) == set(times)
     assert next((tmp_path / "cells").glob("*.json")).read_text() == written
 
 

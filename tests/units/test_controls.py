@@ -145,6 +145,24 @@ def test_chunks_are_as_many_as_asked_and_as_equal_as_can_be(pairs: list[tuple[in
         np.testing.assert_array_equal(rule(f"chunks-{count}")(tokens), same)
 
 
+@some
+@given(batch=texts, count=st.integers(1, 40))
+def test_chunks_are_exact_wherever_a_text_can_be_cut(batch: list[str], count: int) -> None:
+    """Tokens of one character stay together, and what that takes away is cut elsewhere."""
+    tokens = TOKENIZER.tokens(batch)
+    found = lengths_of_units(equal_chunks(tokens, count), tokens)
+    can = lengths_of_units(single_tokens(tokens), tokens)
+    assert [len(sizes) for sizes in found] == [min(count, len(sizes)) for sizes in can]
+
+
+def test_chunks_of_characters_of_several_tokens() -> None:
+    spans = np.repeat(np.arange(6), 2)[:, None] + np.array([0, 1])  # twelve tokens, six characters
+    tokens = Tokens(("abcdef",), np.arange(12, dtype=np.int32), spans.astype(np.int32),
+                    np.array([0, 12]))  # fmt: skip
+    assert lengths_of_units(equal_chunks(tokens, 6), tokens) == [[2] * 6]
+    assert lengths_of_units(equal_chunks(tokens, 4), tokens) == [[2, 4, 2, 4]]
+
+
 def test_a_rule_never_cuts_a_character() -> None:
     spans = np.array([[0, 1]] * 4 + [[1, 2]] * 2, np.int32)
     tokens = Tokens(("👍½",), np.arange(6, dtype=np.int32), spans, np.array([0, 6]))

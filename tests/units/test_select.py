@@ -26,7 +26,17 @@ from builders import (
 )
 from hplus.errors import BudgetError
 from hplus.types import I64, Encoded, Tokens, concatenate, offsets_of
-from hplus.units.select import Budget, cluster, join, narrow, order_of_importance, shrink, spend
+from hplus.units.select import (
+    Budget,
+    Policy,
+    bring_to,
+    cluster,
+    join,
+    narrow,
+    order_of_importance,
+    shrink,
+    spend,
+)
 from hplus.views import phrase
 
 some = settings(deadline=None, max_examples=60)
@@ -301,6 +311,27 @@ def test_clusters_may_be_shared_by_budgets(lengths: list[int], seed: int) -> Non
         shared, alone = spend(budget, *arrays, joins), spend(budget, *arrays)
         for name, value in vars(alone).items():
             np.testing.assert_array_equal(getattr(shared, name), value)
+
+
+@some
+@given(lengths_of_texts, seeds, st.sampled_from(["drop", "merge", "ward"]), st.data())
+def test_every_text_to_a_count_of_its_own(
+    lengths: list[int], seed: int, policy: Policy, data: st.DataObject
+) -> None:
+    """Each text comes out as under a budget of its own."""
+    units = random_units(np.random.default_rng(seed), lengths)
+    every = spend(Budget(), units.vectors, units.weights, units.spans, units.offsets)
+    asked = np.array([data.draw(st.integers(1, 11)) for _ in lengths])
+    found = bring_to(asked, policy, every)
+    for text, count in enumerate(asked.tolist()):
+        alone = spend(
+            Budget(count, policy=policy), units.vectors, units.weights, units.spans, units.offsets
+        )
+        mine, theirs = (
+            slice(kept.offsets[text], kept.offsets[text + 1]) for kept in (found, alone)
+        )
+        np.testing.assert_array_equal(found.weights[mine], alone.weights[theirs])
+        np.testing.assert_array_equal(found.vectors[mine], alone.vectors[theirs])
 
 
 def test_equal_vectors_still_make_as_many_groups_as_asked() -> None:

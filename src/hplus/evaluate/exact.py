@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,19 @@ from hplus.types import F32, F64, I64, Bool, item_of_row
 from hplus.units import controls
 from hplus.units.partition import partition, spans_of_units
 from hplus.units.pool import normalise, pool, segment_sums, unit_importance
-from hplus.units.select import Budget, Kept, spend
+from hplus.units.select import Budget, Kept, bring_to, spend
 
 RANDOM = ("random", "histogram", "shuffled")
+# Groupings with as many units as are asked for; where nothing is asked, as many as these have.
+MADE_TO_COUNT = {"chunks": "model", "pooled": "tokens"}
 
 
 def exact_count(lab: Lab) -> Iterator[Line]:
     """Every rule with the same number of units in every text (eq:exact_count).
 
     Random rules run with every seed and are averaged query by query; the counts are the least
-    over all rules and all seeds.
+    over all rules and all seeds. "chunks" and "pooled" have as many units as they are asked for:
+    equal parts of the whole text, and its tokens clustered (Ward), the token pooling of others.
     """
     budgets, sides = lab.protocol.budgets, lab.protocol.sides
     runs = {rule: seeded(lab, rule) for rule in lab.protocol.groupings}
@@ -34,18 +38,16 @@ def exact_count(lab: Lab) -> Iterator[Line]:
         name: [begins(lab, side, name) for side in lab.sides]
         for names in runs.values()
         for name in names
-        if name != "chunks"
+        if name not in MADE_TO_COUNT
     }
     asked, held = (
         feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], budgets)
         for i, side in enumerate(lab.sides)
     )
-    # A query's own units, where only documents have a budget; the chunks' are as the model's.
+    # A query's own units, where only documents have a budget.
     own = lab.bench.queries
     natural = {
-        rule: np.stack(
-            [_lengths(begins(lab, own, "model" if n == "chunks" else n), own) for n in names]
-        )
+        rule: np.stack([_lengths(begins(lab, own, MADE_TO_COUNT.get(n, n)), own) for n in names])
         for rule, names in runs.items()
     }
     importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
@@ -55,6 +57,8 @@ def exact_count(lab: Lab) -> Iterator[Line]:
         for name in names:
             if name == "chunks":
                 both = [list(_chunks(lab, side, asked, held, importance)) for side in sides]
+            elif name == "pooled":
+                both = _pooled(lab, sides, asked, held)
             else:
                 queries, documents = _units(lab, cuts[name], importance)
                 counts = [asked if side == "joint" else every for side in sides]
@@ -91,6 +95,7 @@ def ablations(lab: Lab) -> Iterator[Line]:
             _weighed(side, cut, own, lab.width, selection, weighting, projection)
             for side, cut, own in zip(lab.sides, cuts[rule], importance, strict=True)
         )
+        documents = replace(documents, vectors=lab.as_stored(documents.vectors))
         found = maxsim_of_prefixes(
             queries,
             documents,
@@ -153,7 +158,7 @@ def _units(lab: Lab, cut: Sequence[Bool], importance: Sequence[F32]) -> tuple[Ke
         rescore.units_of(side, own, weights, lab.width, budget)
         for side, own, weights, budget in zip(lab.sides, cut, importance, (ALL, most), strict=True)
     )
-    return queries, documents
+    return queries, replace(documents, vectors=lab.as_stored(documents.vectors))
 
 
 def _chunks(lab: Lab, side: str, asked: I64, held: I64, importance: Sequence[F32]) -> Iterator[F32]:
@@ -172,7 +177,23 @@ def _chunks(lab: Lab, side: str, asked: I64, held: I64, importance: Sequence[F32
                 lab.sides, (wanted, held[:, b]), importance, strict=True
             )
         )
+        for kept, count in ((queries, wanted), (documents, held[:, b])):
+            assert (np.diff(kept.offsets) == count).all()  # eq:exact_count, for every text
         yield lab.scores(queries, documents)
+
+
+def _pooled(lab: Lab, sides: Sequence[str], asked: I64, held: I64) -> list[list[F32]]:
+    """Tokens clustered to exactly C_x(B); where only documents have a budget, a query keeps all."""
+    queries, documents = (lab.kept(side, "tokens", lab.width) for side in lab.sides)
+    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
+    found: list[list[F32]] = [[] for _ in sides]
+    for b in range(asked.shape[1]):
+        few = bring_to(held[:, b], "ward", documents, joins[1])
+        for side, scores in zip(sides, found, strict=True):
+            joint = side == "joint"
+            own = bring_to(asked[:, b], "ward", queries, joins[0]) if joint else queries
+            scores.append(lab.scores(own, few))
+    return found
 
 
 def _cost(lab: Lab, asked: I64, held: I64) -> Cost:

@@ -19,11 +19,11 @@ from hplus.evaluate import pools as candidates
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost
 from hplus.evaluate.exact import ablations, exact_count
-from hplus.evaluate.lab import ALL, Lab, Line
+from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.others import Other
 from hplus.evaluate.protocol import Protocol
 from hplus.types import F32, I64
-from hplus.units.select import Budget, Kept, Policy, spend
+from hplus.units.select import Budget, Kept, Policy, bring_to, spend
 
 POLICIES: tuple[Policy, ...] = ("drop", "merge")
 VIEWS = {"G": "global", "P": "phrase", "L": "lexical"}
@@ -78,7 +78,7 @@ def widths(lab: Lab) -> Iterator[Line]:
     dim, count = lab.bench.model.dim, lab.protocol.pools[0]
     narrower = [(str(width), width) for width in lab.protocol.widths if width < dim]
     for label, width in [*narrower, ("full", dim)]:
-        scores = lab.bench.global_scores(width)
+        scores = lab.global_scores(width)
         own = lab.bench.gate(scores, count)
         both = candidates.union([own, lab.gate])
         yield lab.global_line(f"global {label}", width, scores, own)
@@ -164,37 +164,39 @@ def budgets(lab: Lab) -> Iterator[Line]:
     """Plain document budgets, what a user pays for; queries keep all their units.
 
     Beside each adaptive budget, one of importance to be reached, stands the fixed one that keeps
-    as many units a document on average, or a little more.
+    as many units on the whole.
     """
     queries, documents = (lab.kept(side, lab.units, lab.width) for side in lab.sides)
     tokens, every = (lab.kept(side, "tokens", lab.width, "uniform") for side in lab.sides)
 
     joins: dict[int, dict[int, I64]] = {id(documents): {}, id(every): {}}
 
-    def line(name: str, asked: Kept, held: Kept, budget: Budget = ALL) -> Line:
-        if budget != ALL:
-            known = joins[id(held)]
-            held = spend(budget, held.vectors, held.weights, held.spans, held.offsets, known)
+    def line(name: str, asked: Kept, held: Kept) -> Line:
         cost = lab.cost(asked, held, lab.width)
         return lab.line(name, lab.scores(asked, held), lab.gate, cost)
+
+    def spent(held: Kept, budget: Budget) -> Kept:
+        known = joins[id(held)]
+        return spend(budget, held.vectors, held.weights, held.spans, held.offsets, known)
 
     yield line("model, all", queries, documents)
     yield line("tokens, all", tokens, every)
     for count in lab.protocol.budgets:
         for policy in POLICIES:
-            budget = Budget(count, policy=policy)
-            yield line(f"model, {policy} to {count}", queries, documents, budget)
-        yield line(f"tokens, ward to {count}", tokens, every, Budget(count, policy="ward"))
+            held = spent(documents, Budget(count, policy=policy))
+            yield line(f"model, {policy} to {count}", queries, held)
+        pooled = spent(every, Budget(count, policy="ward"))
+        yield line(f"tokens, ward to {count}", tokens, pooled)
     for share in lab.protocol.shares:
         for policy in POLICIES:
-            budget = Budget(share=share, policy=policy)
+            adaptive = spent(documents, Budget(share=share, policy=policy))
+            counts = fixed_counts(
+                np.diff(documents.offsets), len(adaptive.weights), lab.protocol.seeds[0]
+            )
+            fixed = bring_to(counts, policy, documents, joins[id(documents)])
             label = f"{share:.0%} of importance"
-            adaptive = line(f"model, {policy} to {label}", queries, documents, budget)
-            assert adaptive.cost is not None  # `line` counts it
-            same = _same_mean(documents, adaptive.cost.vectors)
-            fixed = replace(budget, count=same, share=None)
-            yield adaptive
-            yield line(f"model, {policy} fixed, as {label}", queries, documents, fixed)
+            yield line(f"model, {policy} to {label}", queries, adaptive)
+            yield line(f"model, {policy} fixed, as {label}", queries, fixed)
 
 
 def fusions(lab: Lab, alphas: Mapping[str, Mapping[str, float]]) -> Iterator[Line]:
@@ -252,10 +254,18 @@ def tune(benches: Sequence[Bench], protocol: Protocol) -> dict[str, dict[str, fl
     return best
 
 
-def _same_mean(kept: Kept, mean: float) -> int:
-    """The smallest fixed budget that keeps `mean` units a text or more."""
-    lengths = np.diff(kept.offsets)
-    count = 1
-    while np.minimum(lengths, count).mean() < mean and count < lengths.max(initial=1):
-        count += 1
-    return count
+def fixed_counts(lengths: I64, total: int, seed: int) -> I64:
+    """Units of each text under one fixed budget for all, `total` of them together: the smallest
+    that reaches it, with one unit less in as many texts, drawn by the seed, as it goes beyond.
+
+    >>> fixed_counts(np.array([1, 5, 9]), 6, seed=13).tolist()
+    [1, 3, 2]
+    """
+    budget = 1
+    while np.minimum(lengths, budget).sum() < min(total, lengths.sum()):
+        budget += 1
+    counts = np.minimum(lengths, budget)
+    full = np.flatnonzero(lengths >= budget)
+    less = np.random.default_rng(seed).permutation(full)[: int(counts.sum()) - total]
+    counts[less] -= 1
+    return counts

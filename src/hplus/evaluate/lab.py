@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost, cost_of, global_cost, lexical_cost
 from hplus.evaluate.protocol import Protocol
-from hplus.index.segment import SegmentBuilder, file_parts
+from hplus.index.segment import SegmentBuilder, dequantise, file_parts, quantise
 from hplus.states_file import StoredStates
 from hplus.types import F32, F64, I64, Coverage, Encoded
 from hplus.units.select import Budget, Kept
@@ -49,7 +49,7 @@ class Lab:
         self.rule = recipe.units
         self.units = recipe.units + ("+terms" if protocol.boundaries == "model+terms" else "")
         self.gate_width = min(protocol.gate_width, bench.model.dim)
-        self.global_ = bench.global_scores(self.gate_width)
+        self.global_ = self.global_scores(self.gate_width)
         self.gate = bench.gate(self.global_, max(protocol.pools))
         self._kept: dict[tuple[str, bool, int], Kept] = {}
 
@@ -67,6 +67,17 @@ class Lab:
     def sides(self) -> tuple[StoredStates, StoredStates]:
         """Queries and documents."""
         return self.bench.queries, self.bench.documents
+
+    def as_stored(self, vectors: F32) -> F32:
+        """Documents' vectors as the protocol's format keeps them; queries stay as they are."""
+        format = self.protocol.format
+        return vectors if format == "f32" else dequantise(*quantise(vectors, format))
+
+    def global_scores(self, width: int) -> F32:
+        """S_G of every query and document at a width."""
+        queries, documents = (global_.represent(side.mean, width) for side in self.sides)
+        scores: F32 = queries @ self.as_stored(documents).T
+        return scores
 
     def kept(self, side: StoredStates, units: str, width: int, kind: str = "") -> Kept:
         """All units of one side in order of importance."""
@@ -105,6 +116,7 @@ class Lab:
         """Normalised S_P of each query's candidates, by default those of the gate."""
         pools = self.gate if pools is None else pools
         threads = self.bench.model.threads
+        documents = replace(documents, vectors=self.as_stored(documents.vectors))
         return rescore.maxsim_of_pools(queries, documents, pools, threads=threads)
 
     def cost(self, queries: Kept, documents: Kept, width: int) -> Cost:

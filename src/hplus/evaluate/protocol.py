@@ -27,6 +27,8 @@ KINDS = (
     "fusion",
     "budgets",
 )
+# What binds the number of units, where it is not what a text has.
+COUNTS = {"exact-count": "exact", "ablations": "exact", "budgets": "budget"}
 _FOLDER = resources.files("hplus") / "evaluate" / "protocols"
 
 
@@ -153,15 +155,28 @@ def parse(text: str, where: str) -> Protocol:
     allowed = {
         "kind": KINDS,
         "boundaries": ("model", "model+terms"),
-        "counts": ("natural", "exact", "budget"),
-        "text": ("title text", "text"),
+        "counts": (COUNTS.get(protocol.kind, "natural"),),
+        "text": ("title text",),
         "format": FORMATS,
+        "metric": ("ndcg@10",),
     }
     for key, values in allowed.items():
         if getattr(protocol, key) not in values:
             raise InputError(
                 f"{where}: {key} = {getattr(protocol, key)!r}; known: {', '.join(values)}"
             )
+    needed = ["pools", "widths", "seeds"] + ["budgets"] * (protocol.kind in COUNTS)
+    needed += {"exact-count": ["sides", "groupings"], "shared-pool": ["sources"]}.get(
+        protocol.kind, []
+    )
+    for key in needed:
+        if not getattr(protocol, key):
+            raise InputError(f"{where}: {key} is empty")
+    for side in protocol.sides:
+        if side not in ("joint", "document"):
+            raise InputError(f"{where}: sides has {side!r}; known: joint, document")
+    if protocol.gate_width < 1 or protocol.window < 1 or protocol.sample < 0:
+        raise InputError(f"{where}: gate_width and window are 1 or more, sample 0 or more")
     for key in ("pools", "widths", "budgets", "seeds"):
         wrong = [x for x in getattr(protocol, key) if type(x) is not int or x < 1]
         if wrong:

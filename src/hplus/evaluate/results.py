@@ -55,7 +55,7 @@ def data_hash(data: RetrievalSet) -> str:
 
 
 def write(path: Path, cell: Cell) -> None:
-    """As JSON, in one step: a cell that is there is whole."""
+    """As JSON: a cell that is there is whole."""
     lines = {
         line.name: {
             "values": [round(float(value), 6) for value in line.values],
@@ -65,6 +65,11 @@ def write(path: Path, cell: Cell) -> None:
         for line in cell.lines.values()
     }
     table = {"format": FORMAT, **asdict(cell), "query_ids": list(cell.query_ids), "lines": lines}
+    write_json(path, table)
+
+
+def write_json(path: Path, table: Mapping[str, Any]) -> None:
+    """In one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(table, ensure_ascii=False, default=str), encoding="utf-8")

@@ -48,6 +48,9 @@ from hplus.evaluate.timing import times
 from hplus.model import HPlus
 from hplus.units.terms import Terms
 
+# Raised when an experiment counts differently from before: cells of the old way are not taken up.
+EDITIONS = {"exact-count": 2, "budgets": 2}
+
 
 @dataclass(frozen=True)
 class System:
@@ -144,7 +147,7 @@ def measure(
     terms = terms if protocol.boundaries == "model+terms" else None
     path = cache / "cells" / _cell_name(system, protocol, task, model, data, terms, dev)
     times_path = path.with_suffix(".times")
-    if not (path.exists() and times_path.exists()):
+    if not (path.exists() and _is_json(times_path)):
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
         _check_inputs(protocol, terms, dev(), others, baselines)
         lab = Lab(Bench(model, data, cache, terms), protocol)
@@ -166,8 +169,16 @@ def measure(
                 alphas = tune(list(some), protocol)
             lines = {line.name: line for line in run(lab, alphas, own)}
             results.write(path, _cell(system, task, split, lab, lines))
-        times_path.write_text(json.dumps(times(lab, own)))
+        results.write_json(times_path, times(lab, own))
     return results.read(path), json.loads(times_path.read_text())
+
+
+def _is_json(path: Path) -> bool:
+    """Times that cannot be read are taken again."""
+    try:
+        return isinstance(json.loads(path.read_text()), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def _cell(system: System, task: str, split: str, lab: Lab, lines: dict[str, Line]) -> results.Cell:
@@ -204,6 +215,8 @@ def _cell_name(
     key = [protocol.hash, system.name, settings, model.fingerprint, used, results.data_hash(data)]
     if protocol.kind == "fusion":
         key += [results.data_hash(found) for _, found in dev()]
+    if protocol.kind in EDITIONS:
+        key.append(str(EDITIONS[protocol.kind]))
     hashed = hashlib.sha256("\n".join(key).encode()).hexdigest()[:24]
     readable = re.sub(r"[^\w.-]+", "-", f"{protocol.name}-{task}-{system.name}")
     return f"{readable}-{hashed}.json"

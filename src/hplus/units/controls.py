@@ -144,13 +144,16 @@ def ngrams(tokens: Tokens, n: int) -> Bool:
 
 
 def equal_chunks(tokens: Tokens, count: int | I64) -> Bool:
-    """`count` chunks of the whole text, as equal as can be; fewer if it has fewer tokens."""
+    """`count` chunks of the whole text, as equal as can be; fewer if it has not so many places to
+    cut: between tokens, but in no character."""
     begins = np.zeros(len(tokens.ids), np.bool_)
+    places = np.flatnonzero(keep_characters_whole(np.ones_like(begins), tokens))
+    bounds = np.searchsorted(places, tokens.offsets).tolist()
     counts = np.broadcast_to(np.asarray(count, np.int64), len(tokens))
-    for (first, last), wanted in zip(pairwise(tokens.offsets.tolist()), counts, strict=True):
+    for (first, last), wanted in zip(pairwise(bounds), counts, strict=True):
         chunks = min(int(wanted), last - first)
-        begins[first + np.arange(chunks) * (last - first) // max(chunks, 1)] = True
-    return keep_characters_whole(begins, tokens)
+        begins[places[first + np.arange(chunks) * (last - first) // max(chunks, 1)]] = True
+    return begins
 
 
 def random_spans(tokens: Tokens, seed: int) -> Bool:

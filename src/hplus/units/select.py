@@ -111,7 +111,18 @@ def spend(
     paid = within(budget, weights, offsets)
     if budget.policy == "drop" or bool(paid.all()):
         return _drop(paid, vectors, weights, offsets, spans, one_each)
-    return _regroup(budget.policy, paid, vectors, weights, offsets, spans, one_each, joins)
+    counts = np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
+    return _regroup(budget.policy, counts, vectors, weights, offsets, spans, one_each, joins)
+
+
+def bring_to(counts: I64, policy: Policy, kept: Kept, joins: dict[int, I64] | None = None) -> Kept:
+    """Units of each text, in order of importance, brought to at most counts[text] of them."""
+    units = (kept.vectors, kept.weights, kept.offsets, kept.spans, kept.span_offsets)
+    text = item_of_row(kept.offsets)
+    paid = np.arange(len(text)) - kept.offsets[text] < counts[text]
+    if policy == "drop" or bool(paid.all()):
+        return _drop(paid, *units)
+    return _regroup(policy, np.minimum(counts, np.diff(kept.offsets)), *units, joins)
 
 
 def narrow(encoded: Encoded, width: int) -> Encoded:
@@ -169,7 +180,7 @@ def shrink(encoded: Encoded, budget: Budget) -> Encoded:
         return _keep(encoded, paid)
     kept = _regroup(
         budget.policy,
-        paid,
+        np.bincount(item_of_row(encoded.offsets)[paid], minlength=len(encoded)),
         encoded.vectors,
         encoded.weights,
         encoded.offsets,
@@ -207,7 +218,7 @@ def cluster(joins: I64, count: int) -> I64:
 
 def _regroup(
     policy: Policy,
-    paid: Bool,
+    counts: I64,
     vectors: F32,
     weights: F32,
     offsets: I64,
@@ -215,8 +226,7 @@ def _regroup(
     span_offsets: I64,
     joins: dict[int, I64] | None = None,
 ) -> Kept:
-    """Units of each text -> as many groups as the budget pays for."""
-    counts = np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
+    """Units of each text -> counts[text] groups."""
     group = np.zeros(len(weights), np.int64)
     base = 0
     joins = {} if joins is None else joins
