@@ -15,6 +15,7 @@ from hplus import Budget, HPlus, states_file
 from hplus.cli import evaluate
 from hplus.evaluate import beir
 from hplus.evaluate.data import demo_folder, read_beir
+from hplus.evaluate.results import data_hash
 
 Run = Callable[..., tuple[int, str, str]]
 VIEWS = ["global", "token", "phrase", "lexical", "hybrid"]
@@ -49,6 +50,7 @@ def test_json(on_demo: Run, tiny_folder: Path, cache: Path) -> None:
         "documents": len(data.documents),
         "queries": len(data.queries),
         "pool": 1000,
+        "data_hash": data_hash(data),
         "model": model.recipe.name,
         "fingerprint": model.fingerprint,
         "budget": "all units",
@@ -148,6 +150,16 @@ def test_another_split(run: Run, tmp_path: Path, tiny_folder: Path) -> None:
     assert row["views"]["hybrid"] == {"ndcg10": 1.0, "low": 1.0, "high": 1.0}
 
 
+def test_a_protocol_s_times_are_apart(on_demo: Run, tmp_path: Path) -> None:
+    file = tmp_path / "times.json"
+    by = ("--protocol", "full-corpus", "--limit", "3", "--json")
+    code, out, _ = on_demo(*by, "--times", str(file))
+    assert code == 0
+    assert "_ms" not in out
+    assert any(name.endswith("p95_ms") for name in json.loads(file.read_text()))
+    assert on_demo(*by)[1] == out
+
+
 @pytest.mark.parametrize(
     ("folder", "options", "message"),
     [
@@ -160,6 +172,11 @@ def test_another_split(run: Run, tmp_path: Path, tiny_folder: Path) -> None:
         ("bare", [], "corpus.jsonl is missing"),
         ("unjudged", [], "unjudged: the set has 0 judged queries"),
         ("no-documents", [], "no-documents: the set has"),
+        ("set", ["--terms", "t.txt"], "--terms goes with --protocol NAME"),
+        ("set", ["--dev", "set:test"], "--dev goes with --protocol NAME"),
+        ("set", ["--times", "t.json"], "--times goes with --protocol NAME"),
+        ("set", ["--protocol", "full-corpus", "--runs", "r"], "--runs goes without --protocol"),
+        ("set", ["--protocol", "full-corpus", "--device", "nonsense"], "nonsense"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

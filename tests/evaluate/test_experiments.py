@@ -428,6 +428,34 @@ def test_an_orthogonal_projection_changes_nothing(
     np.testing.assert_allclose(lines["tokens, projected"], lines["tokens, sum"], atol=1e-6)
 
 
+def test_vectors_are_scored_as_their_format_keeps_them(bench: Bench) -> None:
+    """int8 by hand: codes of the row's largest number over 127."""
+    protocol = replace(small("full-corpus"), format="int8")
+    lab = Lab(bench, protocol)
+    plain = bench.units(bench.documents, lab.units, lab.importance, lab.width, Budget()).vectors
+    scales = (np.abs(plain).max(axis=1, keepdims=True) / 127).astype(np.float16).astype(np.float32)
+    expected = np.rint(plain / scales) * scales
+    np.testing.assert_allclose(lab.as_stored(plain), expected, atol=1e-6)
+    lines = {line.name: line for line in run(lab)}
+    whole = {line.name: line for line in run(Lab(bench, small("full-corpus")))}
+    for name, line in lines.items():
+        if "phrase" in name or "token" in name:
+            cost, plainer = line.cost, whole[name].cost
+            assert cost is not None
+            assert plainer is not None
+            assert cost.bytes < plainer.bytes / 3  # of two columns, and a scale
+    queries = lab.kept(bench.queries, lab.units, lab.width)
+    documents = lab.kept(bench.documents, lab.units, lab.width)
+    stored = replace(documents, vectors=expected)
+    pools = np.tile(np.arange(120), (8, 1))
+    np.testing.assert_allclose(
+        lab.scores(queries, documents, pools), rescore.maxsim(queries, stored), atol=1e-5
+    )
+    assert (
+        np.abs(lab.scores(queries, documents, pools) - rescore.maxsim(queries, documents)).max() > 0
+    )
+
+
 def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     random = np.random.default_rng(0)
     shape = (8, 120)
@@ -443,6 +471,10 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     lab = Lab(bench, protocol)
     pools = union([lab.gate, bench.gate(others["one"], protocol.pools[0])])
     expected = describe(bench, pools)
+    ranked = Lab(bench, protocol)
+    list(run(ranked, others=strangers))
+    assert pool_hash(bench, list(ranked.pool)) == pool_hash(bench, pools)
+    assert pool_hash(bench, list(lab.pool)) == pool_hash(bench, list(lab.gate))
     assert all(line.facts == expected for line in lines.values())
     # One gives candidates and has met every document; two ranks what it is given.
     assert lines["one"].cost == Cost(2.0, 8.0, 3.0, 120.0)

@@ -16,8 +16,8 @@ from hplus.evaluate.macros import TASKS, groups, macro
 
 FOLDERS = {
     "en": "cisi covidqa-passages cranfield feedbackqa medicalqa medicalqa-dev mediqa-qa mqp "
-    "nfcorpus npl-vaswani patientqa scifact",
-    "zh": "cmdd-zh cmrc2018-zh xquad-zh",
+    "nfcorpus npl-vaswani patientqa scifact demo-en",
+    "zh": "cmdd-zh cmrc2018-zh xquad-zh demo-zh",
 }
 
 

@@ -186,6 +186,15 @@ def test_sampling_is_seeded_and_keeps_the_order() -> None:
         (('name = "tiny"\n', ""), "a system has a name"),
         (('name = "demo"', 'name = "demo"\ncolour = 1'), "unknown 'colour'"),
         (('name = "demo"', "name = demo"), "is not TOML"),
+        (('name = "demo"', 'name = "demo"\nlimit = "a"'), "limit = 'a'; a number of 0 or more"),
+        (('name = "demo"', 'name = "demo"\nlanguages = "en"'), "a table of languages"),
+        (('name = "demo"', 'name = "demo"\nseen = ["demo-em"]'), "seen names .*demo-em"),
+        (('name = "demo"', 'name = "demo"\nseen = "demo-en"'), "a list is expected"),
+        (('name = "demo"', 'name = "demo"\ndev = [1]'), "a list of texts is expected"),
+        (('"demo-zh:test"', '"demo-en:test"'), "named more than once"),
+        (('"demo-zh:test"', '"mine:test"'), r"the language of \['mine'\] is not known"),
+        (('name = "tiny"\n', 'name = "tiny"\nmodel = 3\n[[systems]]\nname = "b"\n'), "no text"),
+        (('name = "tiny"\n', 'name = "tiny"\n[[systems]]\nname = "tiny"\n'), "two systems"),
     ],
 )
 def test_mistakes_in_a_config(

@@ -26,6 +26,7 @@ def budget(
     """Quality against bytes a document over budgets, widths and formats; and what to take."""
     from hplus.evaluate.beir import Bench
     from hplus.evaluate.budget import BUDGETS, WIDTHS, efficient, recommend, settings
+    from hplus.evaluate.results import data_hash
     from hplus.evaluate.run import sample
     from hplus.index.segment import FORMATS
     from hplus.model import HPlus
@@ -41,7 +42,8 @@ def budget(
     taken = recommend(found)
     if json_:
         print(json.dumps({"set": folder.name, "split": split, "queries": len(data.queries),
-                          "model": hplus.recipe.name, "fingerprint": hplus.fingerprint,
+                          "data_hash": data_hash(data), "model": hplus.recipe.name,
+                          "fingerprint": hplus.fingerprint,
                           "settings": [_facts(s) for s in found],
                           "recommended": _facts(taken)}))  # fmt: skip
         return

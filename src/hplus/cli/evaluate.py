@@ -65,6 +65,9 @@ def beir(
     runs: Annotated[
         Path | None, typer.Option("--runs", help="Folder for a TREC run of each view.")
     ] = None,
+    times: Annotated[
+        Path | None, typer.Option("--times", help="JSON file for a protocol's times.")
+    ] = None,
     device: Device = None,
     json_: Json = False,
 ) -> None:
@@ -76,9 +79,26 @@ def beir(
         if runs is not None:
             raise InputError("--runs goes without --protocol: one run a view, not one a line")
         _by_protocol(
-            folder, split, data, protocol, model, terms, dev or [], cache, baselines, limit, json_
+            folder,
+            split,
+            data,
+            protocol,
+            model,
+            dev or [],
+            cache,
+            times,
+            json_,
+            terms=read_terms(terms),
+            baselines=baselines,
+            limit=limit,
+            device=device,
         )
         return
+    for option, given in {
+        "--terms": terms, "--dev": dev, "--baselines": baselines, "--times": times
+    }.items():  # fmt: skip
+        if given:
+            raise InputError(f"{option} goes with --protocol NAME")
     if limit:
         from hplus.evaluate.run import sample
 
@@ -127,12 +147,11 @@ def _by_protocol(
     data: RetrievalSet,
     name: str,
     model: str,
-    terms: Path | None,
     dev: list[str],
     cache: Path | None,
-    baselines: Path | None,
-    limit: int,
+    times_file: Path | None,
     json_: bool,
+    **options: Any,
 ) -> None:
     from hplus.evaluate.protocol import load
     from hplus.evaluate.results import contrasts, macro
@@ -153,11 +172,11 @@ def _by_protocol(
             data,
             states,
             split=split,
-            terms=read_terms(terms),
             dev=lambda: tuned,
-            baselines=baselines,
-            limit=limit,
+            **options,
         )
+    if times_file is not None:
+        times_file.write_text(json.dumps(times) + "\n")
     rows: dict[str, dict[str, Any]] = {}
     for line in cell.lines.values():
         spread = macro([cell], line.name)
@@ -175,7 +194,6 @@ def _by_protocol(
             "contrasts": [
                 {"ours": c.ours, "theirs": c.theirs, **vars(d), "p_holm": p} for c, d, p in family
             ],
-            "times": times,
         }))  # fmt: skip
         return
     _print(f"{folder.name} {split}, {protocol.name}", len(cell.query_ids), rows)
@@ -203,6 +221,7 @@ def _steer(
     from dataclasses import replace
 
     from hplus.evaluate.beir import POOL, evaluate
+    from hplus.evaluate.results import data_hash
     from hplus.evaluate.statistics import interval
     from hplus.model import HPlus
 
@@ -235,6 +254,7 @@ def _steer(
                     "documents": len(data.documents),
                     "queries": len(data.queries),
                     "pool": POOL,
+                    "data_hash": data_hash(data),
                     "model": hplus.recipe.name,
                     "fingerprint": hplus.fingerprint,
                     "budget": str(hplus.recipe.document_budget),

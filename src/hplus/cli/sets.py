@@ -25,7 +25,9 @@ BaselinesFolder = Annotated[
     Path | None,
     typer.Option("--baselines", help="Weights of baselines (docs/baselines.md), for shared pools."),
 ]
-Limit = Annotated[int, typer.Option("--limit", help="So many queries of a set at most; 0: all.")]
+Limit = Annotated[
+    int, typer.Option("--limit", min=0, help="So many queries of a set at most; 0: all.")
+]
 
 
 def read_set(folder: Path, split: str) -> RetrievalSet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import console
+from hplus.cli.common import Device, console
 from hplus.cli.sets import BaselinesFolder, Limit, TermsFile, read_terms
 from hplus.errors import InputError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hplus.evaluate.results import Cell
 
 PROTOCOL_EXAMPLE = "Example: hplus evaluate protocol broad-deployed"
-RUN_EXAMPLE = "Example: hplus evaluate run table.toml --cache states --out results --cells"
+RUN_EXAMPLE = "Example: hplus evaluate run table.toml --cache states --out results"
 REPORT_EXAMPLE = "Example: hplus evaluate report results"
 
 
@@ -45,8 +45,9 @@ def run(
     baselines: BaselinesFolder = None,
     limit: Limit = 0,
     cells: Annotated[
-        bool, typer.Option("--cells", help="Keep every query's numbers too, for `report`.")
-    ] = False,
+        bool, typer.Option(help="Keep every query's numbers too, for `report`.")
+    ] = True,
+    device: Device = None,
 ) -> None:
     """Run a whole table; what is finished is not run again."""
     from dataclasses import replace
@@ -71,6 +72,7 @@ def run(
         read_terms(listed),
         lambda line: typer.echo(line, err=True),
         baselines,
+        device,
     )
     for measured, system, own, spent in found:
         groups.setdefault(measured, {})[system.name] = own

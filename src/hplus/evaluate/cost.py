@@ -41,6 +41,15 @@ def bytes_of(vectors: float, width: int, format: str) -> float:
     return vectors * (width * BYTES[format] + SCALE[format])
 
 
+def width_of(size: float, format: str) -> int:
+    """The columns of one vector of so many bytes.
+
+    >>> width_of(bytes_of(1, 384, "int8"), "int8")
+    384
+    """
+    return round((size - SCALE[format]) / BYTES[format])
+
+
 def maxsim_cost(units: float, vectors: float, pool: float, width: int, format: str = "f32") -> Cost:
     """Of so many units a query meeting so many vectors of each of `pool` candidates."""
     return Cost(vectors, bytes_of(vectors, width, format), units, units * vectors * width * pool)

@@ -145,7 +145,7 @@ def shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[Line]:
         lab.gate if name == "global" else lab.bench.gate(others[name].scores, count)
         for name in lab.protocol.sources
     ]
-    union = candidates.union(gates)
+    lab.pool = union = candidates.union(gates)
     facts = candidates.describe(lab.bench, union)
     scores, cost = lab.local(lab.units, lab.width, pools=union)
     token, token_cost = lab.token(lab.width, union)

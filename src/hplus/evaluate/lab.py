@@ -51,6 +51,8 @@ class Lab:
         self.gate_width = min(protocol.gate_width, bench.model.dim)
         self.global_ = self.global_scores(self.gate_width)
         self.gate = bench.gate(self.global_, max(protocol.pools))
+        self.pool: Sequence[I64] | I64 = self.gate
+        """What a result names by its hash: the candidates of the gate, or of a shared pool."""
         self._kept: dict[tuple[str, bool, int], Kept] = {}
 
     @property

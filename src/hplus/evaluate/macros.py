@@ -31,6 +31,8 @@ TASKS: dict[str, Task] = {
     **_tasks("en", "scifact", "nfcorpus", "feedbackqa", "medicalqa", "medicalqa-dev", "mediqa-qa"),
     **_tasks("en", "mqp", "patientqa", "covidqa-passages", "cranfield", "cisi", "npl-vaswani"),
     **_tasks("zh", "cmdd-zh", "xquad-zh", "cmrc2018-zh"),
+    **_tasks("en", "demo-en"),
+    **_tasks("zh", "demo-zh"),
     # The paper's 16 tasks, by the names of tab:main_results.
     **_tasks("en", "NFCorpus", "SciFact", "MedicalQA", "ChatDoctor", "FeedbackQA"),
     **_tasks("en", "R2MED-Bioinformatics", "R2MED-Biology", "R2MED-IIYi", "R2MED-MedQADiag"),

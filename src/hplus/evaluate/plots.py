@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hplus.errors import MissingExtraError
+from hplus.evaluate.cost import width_of
 from hplus.evaluate.page import Picture
 from hplus.evaluate.statistics import Interval
 from hplus.evaluate.tables import Row, Summary
@@ -157,7 +158,7 @@ def _pools(summary: Summary, rows: list[Row]) -> Figure | None:
     return figure
 
 
-def _widths(_: Summary, rows: list[Row]) -> Figure | None:
+def _widths(summary: Summary, rows: list[Row]) -> Figure | None:
     found = [(row, _WIDTH.fullmatch(row.line)) for row in rows]
     places = {name: i for i, name in enumerate(dict.fromkeys(m["x"] for _, m in found if m))}
     curves: dict[str, list[tuple[float, Interval]]] = {}
@@ -167,7 +168,7 @@ def _widths(_: Summary, rows: list[Row]) -> Figure | None:
             rule = match["rule"] + (match["gate"] or "")
             curves.setdefault(rule, []).append((places[match["x"]], mean))
             if rule == "global" and row.cost is not None:
-                names[match["x"]] = f"{row.cost.bytes / 4:.0f}"
+                names[match["x"]] = str(width_of(row.cost.bytes, summary.protocol.format))
     if not curves:
         return None
     figure = _figure(7.2, 3.8)

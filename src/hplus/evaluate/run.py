@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.evaluate import results
+from hplus.evaluate import macros, results
 from hplus.evaluate.baselines import available, named
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
@@ -46,6 +46,7 @@ from hplus.evaluate.pools import pool_hash
 from hplus.evaluate.protocol import Protocol, load
 from hplus.evaluate.timing import times
 from hplus.model import HPlus
+from hplus.progress import show_progress
 from hplus.units.terms import Terms
 
 # Raised when an experiment counts differently from before: cells of the old way are not taken up.
@@ -60,8 +61,12 @@ class System:
     model: str = "mini"
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def load(self) -> HPlus:
-        return HPlus(self.model, long="cut", **self.settings)
+    def load(self, window: int, device: str | None = None) -> HPlus:
+        """The model, texts cut at its window or a smaller one."""
+        model = HPlus(self.model, device=device, long="cut", **self.settings)
+        if model.recipe.window <= window:
+            return model
+        return HPlus(self.model, device=device, long="cut", **{**self.settings, "window": window})
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,15 @@ def read_config(path: Path) -> Config:
     for key in ("name", "protocols", "systems", "sets"):
         if not table.get(key):
             raise InputError(f"{path} lacks {key!r}")
-    systems = []
+    _check_types(table, path)
+    systems: list[System] = []
     for item in table.pop("systems"):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise InputError(f"{path}: a system has a name, this one is {item!r}")
+        if not isinstance(item.get("model", ""), str):
+            raise InputError(f"{path}: the model of {item['name']} is {item['model']!r}, no text")
+        if any(item["name"] == other.name for other in systems):
+            raise InputError(f"{path}: two systems are called {item['name']!r}")
         settings = {k: v for k, v in item.items() if k not in ("name", "model")}
         systems.append(System(item["name"], item.get("model", "mini"), settings))
     lists: dict[str, Any] = {
@@ -110,7 +120,29 @@ def read_config(path: Path) -> Config:
     for name in (*lists["sets"], *lists.get("dev", ())):
         if name.count(":") != 1:
             raise InputError(f"{path}: set {name!r}; FOLDER:SPLIT is expected")
+    try:
+        tasks = [name.split(":")[0] for name in lists["sets"]]
+        macros.groups(tasks, lists.get("seen", ()), languages=table.get("languages"))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     return Config(**{**table, **lists, "systems": tuple(systems)})
+
+
+def _check_types(table: dict[str, Any], path: Path) -> None:
+    for key, value in table.items():
+        if key == "limit":
+            right, expected = type(value) is int and value >= 0, "a number of 0 or more"
+        elif key == "languages":
+            right = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+            expected = 'a table of languages, as in mine = "en"'
+        elif key in ("name", "data", "terms"):
+            right, expected = isinstance(value, str), "a text"
+        else:
+            right, expected = isinstance(value, list), "a list"
+            if right and key != "systems":
+                right, expected = all(isinstance(v, str) for v in value), "a list of texts"
+        if not right:
+            raise InputError(f"{path}: {key} = {value!r}; {expected} is expected")
 
 
 def sample(data: RetrievalSet, count: int, seed: int) -> RetrievalSet:
@@ -137,13 +169,12 @@ def measure(
     dev: Callable[[], list[tuple[str, RetrievalSet]]] = list,
     baselines: Path | None = None,
     limit: int = 0,
+    device: str | None = None,
 ) -> tuple[results.Cell, dict[str, float]]:
     """One cell and its times. Finished cells are kept in cache/cells and read again from there."""
     data = sample(data, protocol.sample, protocol.seeds[0])
     data = sample(data, limit, protocol.seeds[0])
-    model = system.load()
-    if model.recipe.window > protocol.window:
-        model = HPlus(system.model, long="cut", **{**system.settings, "window": protocol.window})
+    model = system.load(protocol.window, device)
     terms = terms if protocol.boundaries == "model+terms" else None
     path = cache / "cells" / _cell_name(system, protocol, task, model, data, terms, dev)
     times_path = path.with_suffix(".times")
@@ -167,7 +198,11 @@ def measure(
             if protocol.kind == "fusion":
                 some = (Bench(model, sample(found, 300, 13), cache, terms) for _, found in dev())
                 alphas = tune(list(some), protocol)
-            lines = {line.name: line for line in run(lab, alphas, own)}
+            lines = {}
+            with show_progress(f"{protocol.name}, {task}, lines", None) as shown:
+                for line in run(lab, alphas, own):
+                    lines[line.name] = line
+                    shown.advance(1)
             results.write(path, _cell(system, task, split, lab, lines))
         results.write_json(times_path, times(lab, own))
     return results.read(path), json.loads(times_path.read_text())
@@ -195,7 +230,7 @@ def _cell(system: System, task: str, split: str, lab: Lab, lines: dict[str, Line
         len(bench.data.documents),
         tuple(bench.data.query_ids),
         results.data_hash(bench.data),
-        pool_hash(bench, list(lab.gate)),
+        pool_hash(bench, list(lab.pool)),
         lines,
     )
 
@@ -249,6 +284,7 @@ def run_config(
     terms: Terms | None,
     note: Callable[[str], None],
     baselines: Path | None = None,
+    device: str | None = None,
 ) -> Iterator[tuple[Protocol, System, list[results.Cell], dict[str, dict[str, float]]]]:
     """Every protocol and system of a config, all its sets."""
     read: dict[str, RetrievalSet] = {}
@@ -276,6 +312,7 @@ def run_config(
                     dev=lambda: [(item, at(item)) for item in config.dev],
                     baselines=baselines,
                     limit=config.limit,
+                    device=device,
                 )
                 cells.append(cell)
                 spent[task] = own

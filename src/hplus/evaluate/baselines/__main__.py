@@ -22,6 +22,7 @@ from hplus.evaluate.baselines import BASELINES, available, named, rerank
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.metrics import ndcg
 from hplus.evaluate.others import other
+from hplus.evaluate.results import data_hash
 from hplus.evaluate.statistics import interval
 from hplus.search.bm25 import BM25
 from hplus.types import F32, F64, I64
@@ -83,6 +84,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         "baseline": baseline.name,
         "set": options.set.name,
         "split": options.split,
+        "data_hash": data_hash(replace(data, queries=queries, query_ids=ids)),
         "documents": len(data.documents),
         "queries": len(queries),
         "pool": f"BM25 top {POOL}" if baseline.kind == "cross-encoder" else "full corpus",
