@@ -448,12 +448,9 @@ def test_vectors_are_scored_as_their_format_keeps_them(bench: Bench) -> None:
     documents = lab.kept(bench.documents, lab.units, lab.width)
     stored = replace(documents, vectors=expected)
     pools = np.tile(np.arange(120), (8, 1))
-    np.testing.assert_allclose(
-        lab.scores(queries, documents, pools), rescore.maxsim(queries, stored), atol=1e-5
-    )
-    assert (
-        np.abs(lab.scores(queries, documents, pools) - rescore.maxsim(queries, documents)).max() > 0
-    )
+    found = lab.scores(queries, documents, pools)
+    np.testing.assert_allclose(found, rescore.maxsim(queries, stored), atol=1e-5)
+    assert np.abs(found - rescore.maxsim(queries, documents)).max() > 1e-4
 
 
 def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
