@@ -254,13 +254,14 @@ def baselines() -> str:
             [
                 row["baseline"],
                 row["pool"],
+                str(row["queries"]),
                 "whole" if row["tokens"] is None else str(row["tokens"]),
                 f"{row['ndcg10']:.2f}",
                 f"{row['low']:.1f} to {row['high']:.1f}",
                 *spent,
             ]
         )
-    names = ["baseline", "ranks", "tokens", "nDCG@10", "95 % interval", "vectors / doc"]
+    names = ["baseline", "ranks", "queries", "tokens", "nDCG@10", "95 % interval", "vectors / doc"]
     return table([*names, "KB / doc", "units / query", "M mult. / query"], body)
 
 
