@@ -32,6 +32,7 @@ from hplus.evaluate.baselines import (
     Weights,
     available,
     cache,
+    cut_at,
     encode,
     inputs,
     named,
@@ -671,6 +672,12 @@ def test_a_missing_runner_is_one_sentence(
 
 
 # The table
+
+
+def test_cutting_shorter_than_the_card_says() -> None:
+    bge = named("bge-small-en-v1.5")
+    assert (cut_at(bge, 256).max_tokens, cut_at(bge, 9_999)) == (256, bge)
+    assert cut_at(named("bm25"), 256) == named("bm25")  # it reads words, all of them
 
 
 def test_the_paper_s_configurations_are_there() -> None:

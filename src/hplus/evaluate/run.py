@@ -36,7 +36,7 @@ import numpy as np
 
 from hplus.errors import InputError
 from hplus.evaluate import macros, results
-from hplus.evaluate.baselines import available, named
+from hplus.evaluate.baselines import available, cut_at, named
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.experiments import run, tune
@@ -184,7 +184,7 @@ def measure(
         lab = Lab(Bench(model, data, cache, terms), protocol)
         own = {
             name: other(
-                named(name),
+                cut_at(named(name), protocol.window),
                 data,
                 folder=baselines,
                 cache=cache / "baselines",

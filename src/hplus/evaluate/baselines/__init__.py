@@ -16,7 +16,7 @@ from hplus.evaluate.baselines.baseline import Baseline, Late, MultiVectors, Side
 from hplus.evaluate.baselines.encode import encode
 from hplus.evaluate.baselines.probe import Probe, probe
 from hplus.evaluate.baselines.score import rerank, scores
-from hplus.evaluate.baselines.table import BASELINES, named
+from hplus.evaluate.baselines.table import BASELINES, cut_at, named
 from hplus.evaluate.baselines.weights import Availability, available
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Side",
     "Weights",
     "available",
+    "cut_at",
     "encode",
     "named",
     "probe",

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hplus.errors import HPlusError
-from hplus.evaluate.baselines import BASELINES, available, named, rerank
+from hplus.evaluate.baselines import BASELINES, available, cut_at, named, rerank
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.metrics import ndcg
 from hplus.evaluate.others import other
@@ -61,8 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """The line of one baseline on one set."""
     baseline = named(options.name)
-    if options.tokens and baseline.kind != "sparse":
-        baseline = replace(baseline, max_tokens=min(options.tokens, baseline.max_tokens))
+    if options.tokens:
+        baseline = cut_at(baseline, options.tokens)
     data = read_beir(options.set, options.split)
     asked = slice(options.queries)
     queries, ids = data.queries[asked], data.query_ids[asked]

@@ -254,6 +254,13 @@ _ROWS = [
 BASELINES = {row.name: row for row in _ROWS}
 
 
+def cut_at(baseline: Baseline, tokens: int) -> Baseline:
+    """The same with texts cut there, where it reads tokens and would read more."""
+    if baseline.kind == "sparse":
+        return baseline
+    return replace(baseline, max_tokens=min(tokens, baseline.max_tokens))
+
+
 def named(name: str) -> Baseline:
     """The baseline of that name.
 
