@@ -175,6 +175,7 @@ def test_a_protocol_s_times_are_apart(on_demo: Run, tmp_path: Path) -> None:
         ("set", ["--terms", "t.txt"], "--terms goes with --protocol NAME"),
         ("set", ["--dev", "set:test"], "--dev goes with --protocol NAME"),
         ("set", ["--times", "t.json"], "--times goes with --protocol NAME"),
+        ("set", ["--protocol", "full-corpus", "--times", "no/t.json"], "no is no folder"),
         ("set", ["--protocol", "full-corpus", "--runs", "r"], "--runs goes without --protocol"),
         ("set", ["--protocol", "full-corpus", "--device", "nonsense"], "nonsense"),
     ],

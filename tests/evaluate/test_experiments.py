@@ -453,6 +453,23 @@ def test_vectors_are_scored_as_their_format_keeps_them(bench: Bench) -> None:
     assert np.abs(found - rescore.maxsim(queries, documents)).max() > 1e-4
 
 
+@pytest.mark.parametrize("name", ["dimensional", "exact-count", "ablations", "budgets"])
+def test_no_line_goes_round_the_format(
+    bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A format that turned every document round would turn every line that reads its vectors."""
+    plain = lines_of(bench, name)
+
+    def turn(lab: Lab, vectors: F32) -> F32:
+        return -vectors if hasattr(lab, "gate") else vectors  # the candidates stay
+
+    monkeypatch.setattr(Lab, "as_stored", turn)
+    turned = lines_of(bench, name)
+    for line, before in plain.items():
+        if line != "global 8":  # the gate itself
+            assert not np.array_equal(before.values, turned[line].values), line
+
+
 def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     random = np.random.default_rng(0)
     shape = (8, 120)

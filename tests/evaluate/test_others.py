@@ -44,7 +44,7 @@ def test_bm25_costs_its_postings() -> None:
 
 @pytest.mark.parametrize("row", [DENSE, MULTI], ids=["dense", "multi-vector"])
 def test_vectors_cost_what_they_hold(folder: Path, row: Baseline) -> None:
-    found = other(row, HEARTS, folder=folder, format="f16")
+    found = other(row, HEARTS, folder=folder, format="f32")
     expected = scores(row, HEARTS.queries, HEARTS.documents, folder=folder)
     np.testing.assert_array_equal(found.scores, expected)
     sides = (encode(row, HEARTS.queries, "query", folder=folder),
@@ -55,8 +55,13 @@ def test_vectors_cost_what_they_hold(folder: Path, row: Baseline) -> None:
     )
     assert (vectors > 1) == (row is MULTI)
     cost = found.cost(2)
-    assert (cost.vectors, cost.bytes, cost.query_units) == (vectors, vectors * 32 * 2, units)
+    assert (cost.vectors, cost.bytes, cost.query_units) == (vectors, vectors * 32 * 4, units)
     assert cost.multiplications == pytest.approx(2 * units * vectors * 32)
+    for format in ("f16", "int8"):
+        coarse = other(row, HEARTS, folder=folder, format=format)
+        assert coarse.cost(2).bytes < cost.bytes
+        np.testing.assert_allclose(coarse.scores, expected, rtol=2e-2)
+        assert (np.abs(coarse.scores - expected).max() > 0) == (row is DENSE or format == "int8")
     some = np.array([2, 0])
     np.testing.assert_allclose(found.rank(1, some), expected[1, some], rtol=2e-3)
 

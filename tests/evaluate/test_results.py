@@ -195,6 +195,7 @@ def test_sampling_is_seeded_and_keeps_the_order() -> None:
         (('"demo-zh:test"', '"mine:test"'), r"the language of \['mine'\] is not known"),
         (('name = "tiny"\n', 'name = "tiny"\nmodel = 3\n[[systems]]\nname = "b"\n'), "no text"),
         (('name = "tiny"\n', 'name = "tiny"\n[[systems]]\nname = "tiny"\n'), "two systems"),
+        (('name = "tiny"\n', 'name = "tiny"\nlong = "cut"\n'), "leave `long` out"),
     ],
 )
 def test_mistakes_in_a_config(
@@ -224,13 +225,15 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
     assert all(value > 0 for value in times.values())
     written = next((tmp_path / "cells").glob("*.json")).read_text()
     assert "_ms" not in written
-    assert json.loads(next((tmp_path / "cells").glob("*.times")).read_text()) == times
+    kept = json.loads(next((tmp_path / "cells").glob("*.times")).read_text())
+    assert kept == {"edition": 2, "times": times}
     next((tmp_path / "cells").glob("*.times")).unlink()
     _, again = measure(system, load("full-corpus"), "d", data, tmp_path)  # measured, the cell stays
     assert set(again) == set(times)
-    next((tmp_path / "cells").glob("*.times")).write_text('{"cut sho')
-    _, again = measure(system, load("full-corpus"), "d", data, tmp_path)
-    assert set(again) == set(times)
+    for other in ('{"cut sho', '{"edition": 1, "times": {}}', '{"phrase: p50_ms": 1.0}', "[]"):
+        next((tmp_path / "cells").glob("*.times")).write_text(other)
+        _, again = measure(system, load("full-corpus"), "d", data, tmp_path)
+        assert set(again) == set(times)
     assert next((tmp_path / "cells").glob("*.json")).read_text() == written
 
 

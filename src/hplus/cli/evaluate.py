@@ -154,10 +154,12 @@ def _by_protocol(
     **options: Any,
 ) -> None:
     from hplus.evaluate.protocol import load
-    from hplus.evaluate.results import contrasts, macro
+    from hplus.evaluate.results import contrasts, macro, write_json
     from hplus.evaluate.run import System, measure
 
     protocol = load(name)
+    if times_file is not None and not times_file.parent.is_dir():
+        raise InputError(f"--times {times_file}: {times_file.parent} is no folder")
     tuned: list[tuple[str, RetrievalSet]] = []
     for item in dev:
         where, _, part = item.rpartition(":")
@@ -176,7 +178,7 @@ def _by_protocol(
             **options,
         )
     if times_file is not None:
-        times_file.write_text(json.dumps(times) + "\n")
+        write_json(times_file, times)
     rows: dict[str, dict[str, Any]] = {}
     for line in cell.lines.values():
         spread = macro([cell], line.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,7 +71,7 @@ def run(
         where,
         cache,
         read_terms(listed),
-        lambda line: typer.echo(line, err=True),
+        lambda line: typer.echo(line, err=True) if sys.stderr.isatty() else None,
         baselines,
         device,
     )

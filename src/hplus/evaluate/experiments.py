@@ -133,19 +133,8 @@ def full_corpus(lab: Lab) -> Iterator[Line]:
 
 
 def shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[Line]:
-    """One union of all gates; every system ranks exactly these candidates."""
-    lacking = [name for name in lab.protocol.sources if name != "global" and name not in others]
-    if lacking:
-        raise InputError(
-            f"protocol {lab.protocol.name} unites candidates of {', '.join(lab.protocol.sources)}; "
-            f"{lacking[0]} is missing: give --baselines DIR with its weights"
-        )
-    count = lab.protocol.pools[0]
-    gates = [
-        lab.gate if name == "global" else lab.bench.gate(others[name].scores, count)
-        for name in lab.protocol.sources
-    ]
-    lab.pool = union = candidates.union(gates)
+    """Every system ranks exactly the same candidates."""
+    lab.pool = union = shared_candidates(lab, others)
     facts = candidates.describe(lab.bench, union)
     scores, cost = lab.local(lab.units, lab.width, pools=union)
     token, token_cost = lab.token(lab.width, union)
@@ -158,6 +147,22 @@ def shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[Line]:
         # What gives candidates has met every document, as our own gate has.
         met = len(lab.bench.ids) if name in lab.protocol.sources else facts["candidates"]
         yield lab.line(name, other.scores, union, other.cost(met), facts)
+
+
+def shared_candidates(lab: Lab, others: Mapping[str, Other]) -> list[I64]:
+    """The union of the gates of all sources."""
+    lacking = [name for name in lab.protocol.sources if name != "global" and name not in others]
+    if lacking:
+        raise InputError(
+            f"protocol {lab.protocol.name} unites candidates of {', '.join(lab.protocol.sources)}; "
+            f"{lacking[0]} is missing: give --baselines DIR with its weights"
+        )
+    count = lab.protocol.pools[0]
+    gates = [
+        lab.gate if name == "global" else lab.bench.gate(others[name].scores, count)
+        for name in lab.protocol.sources
+    ]
+    return candidates.union(gates)
 
 
 def budgets(lab: Lab) -> Iterator[Line]:

@@ -13,12 +13,14 @@ from hplus.evaluate.baselines import Baseline, MultiVectors, Side, encode
 from hplus.evaluate.baselines.score import of_vectors
 from hplus.evaluate.cost import Cost, maxsim_cost
 from hplus.evaluate.data import RetrievalSet
+from hplus.index.segment import Format, dequantise, quantise
 from hplus.kernels import weighted_maxsim
 from hplus.search.bm25 import BM25, terms
 from hplus.types import F32, I64
 
 # bm25s keeps a posting as a document's number and a score, four bytes each.
 POSTING = 8
+READS_PAIRS = "{} reads pairs of texts: it reranks a few candidates and cannot score a whole corpus"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Other:
     """Of every query with every document, f32[queries, documents]."""
     cost: Callable[[float], Cost]
     """Of ranking so many candidates a query."""
-    rank: Callable[[int, I64], object]
+    rank: Callable[[int, I64], F32]
     """Scores one query, by its place, with candidates, on one thread."""
 
 
@@ -39,15 +41,13 @@ def other(
     *,
     folder: Path | None = None,
     cache: Path | None = None,
-    format: str = "f16",
+    format: Format = "f16",
     threads: int = 1,
 ) -> Other:
-    """A baseline on a set; options as in `encode`, bytes are those of vectors in `format`."""
+    """A baseline on a set; options as in `encode`. Documents' vectors are counted and scored as
+    `format` keeps them."""
     if baseline.kind == "cross-encoder":
-        raise InputError(
-            f"{baseline.name} reads pairs of texts: it reranks a few candidates and cannot score "
-            "a whole corpus"
-        )
+        raise InputError(READS_PAIRS.format(baseline.name))
     if baseline.kind == "sparse":
         return _words(data)
 
@@ -57,7 +57,8 @@ def other(
             baseline, texts, side, folder=folder, cache=cache, progress=label, threads=threads
         )
 
-    queries, documents = vectors(data.queries, "query"), vectors(data.documents, "document")
+    queries = vectors(data.queries, "query")
+    documents = _stored(vectors(data.documents, "document"), format)
     every = np.tile(np.arange(len(data.documents)), (len(data.queries), 1))
     found = of_vectors(queries, documents, every, threads=threads)
     # A dense system has one vector a text.
@@ -70,13 +71,22 @@ def other(
         units, held = len(asked) / (len(rows) - 1), len(stored) / (len(offsets) - 1)
         return maxsim_cost(units, held, pool, baseline.width, format)
 
-    def rank(row: int, own: I64) -> object:
+    def rank(row: int, own: I64) -> F32:
         vectors = asked[rows[row] : rows[row + 1]].astype(np.float32)
         once = np.ones(len(vectors), np.float32)
         starts, ends = offsets[own], offsets[own + 1]
         return weighted_maxsim(vectors, once, np.asarray(stored), None, starts, ends)
 
     return Other(found, cost, rank)
+
+
+def _stored(documents: F32 | MultiVectors, format: Format) -> F32 | MultiVectors:
+    if isinstance(documents, MultiVectors):
+        if format != "int8":  # they are f16 already
+            return documents
+        rounded = dequantise(*quantise(documents.vectors.astype(np.float32), format))
+        return MultiVectors(rounded.astype(np.float16), documents.offsets)
+    return dequantise(*quantise(np.asarray(documents), format))
 
 
 def _words(data: RetrievalSet) -> Other:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hplus.errors import InputError
 from hplus.index.segment import FORMATS, Format
+from hplus.units import controls
 
 KINDS = (
     "views",
@@ -28,6 +29,8 @@ KINDS = (
     "budgets",
 )
 # What binds the number of units, where it is not what a text has.
+# Groupings beside the rules of units/controls.py: see `Protocol` and `exact.py`.
+GROUPINGS = ("model", "random", "histogram", "shuffled", "chunks", "pooled")
 COUNTS = {"exact-count": "exact", "ablations": "exact", "budgets": "budget"}
 _FOLDER = resources.files("hplus") / "evaluate" / "protocols"
 
@@ -56,9 +59,9 @@ class Protocol:
     rankers: baselines that rank it besides.
     widths: columns of local vectors. counts: "natural", "exact" (eq:exact_count) or "budget".
     sides: which side a budget binds, "joint" or "document". groupings: rules of units/controls.py,
-    "model", "histogram" and "shuffled"; those that are random run with every seed and are averaged
-    query by query. contrasts: the Holm families. sample: queries at most, drawn by the
-    first seed.
+    "model", "histogram", "shuffled", "chunks" and "pooled" (token pooling); those that are random
+    run with every seed and are averaged query by query. contrasts: the Holm families. sample:
+    queries at most, drawn by the first seed.
     """
 
     name: str
@@ -165,11 +168,21 @@ def parse(text: str, where: str) -> Protocol:
             raise InputError(
                 f"{where}: {key} = {getattr(protocol, key)!r}; known: {', '.join(values)}"
             )
-    needed = ["pools", "widths", "seeds"] + ["budgets"] * (protocol.kind in COUNTS)
-    needed += {"exact-count": ["sides", "groupings"], "shared-pool": ["sources"]}.get(
-        protocol.kind, []
-    )
-    for key in needed:
+    _check_fit(protocol, where)
+    return protocol
+
+
+# What a kind of protocol cannot do without, beside pools, widths and seeds.
+_NEEDED = {
+    "exact-count": ["budgets", "sides", "groupings"],
+    "ablations": ["budgets"],
+    "shared-pool": ["sources"],
+}
+
+
+def _check_fit(protocol: Protocol, where: str) -> None:
+    """What was stated can be measured."""
+    for key in ["pools", "widths", "seeds", *_NEEDED.get(protocol.kind, [])]:
         if not getattr(protocol, key):
             raise InputError(f"{where}: {key} is empty")
     for side in protocol.sides:
@@ -181,7 +194,20 @@ def parse(text: str, where: str) -> Protocol:
         wrong = [x for x in getattr(protocol, key) if type(x) is not int or x < 1]
         if wrong:
             raise InputError(f"{where}: {key} has {wrong[0]!r}; numbers of 1 or more are expected")
-    return protocol
+    for share in protocol.shares:
+        if not (isinstance(share, float | int) and 0 < share <= 1):
+            raise InputError(f"{where}: shares has {share!r}; one lies above 0 and up to 1")
+    for key in ("sources", "rankers"):
+        if getattr(protocol, key) and protocol.kind != "shared-pool":
+            raise InputError(f"{where}: {key} are of shared pools, this is {protocol.kind}")
+    for name in protocol.groupings:
+        if name not in GROUPINGS:
+            try:
+                controls.rule(name)
+            except InputError as error:
+                raise InputError(f"{where}: groupings: {error}") from None
+    if protocol.groupings and set(protocol.groupings) <= {"chunks", "pooled"}:
+        raise InputError(f"{where}: chunks and pooled take their counts from other groupings")
 
 
 def _contrast(item: Any, where: str) -> Contrast:

@@ -146,7 +146,7 @@ def rewrite(folder: Path) -> None:
             f"missing or damaged ({error})"
         ) from None
     if not (folder / "cells").is_dir():
-        raise InputError(f"{folder} has no cells; run the config again with --cells")
+        raise InputError(f"{folder} has no cells; run the config again without --no-cells")
     groups = []
     for specification, measured in entries:
         protocol = protocols.parse(specification, str(path))
@@ -177,8 +177,9 @@ def times_page(name: str, times: Times) -> list[Block]:
     """A table a protocol: what was timed, a column a task."""
     blocks: list[Block] = [
         Heading(1, f"{name}: times"),
-        "Of this machine and this run, whatever else it was doing. Scoring is of one query's "
-        "candidates on one thread, without encoding: median and 95th percentile of 50 queries.",
+        "Of this machine and this run, whatever else it was doing. Scoring is of one query on one "
+        "thread, without encoding it: median and 95th percentile of 50 queries. Global, lexical "
+        "and systems that give candidates meet every document, the others their candidates.",
     ]
     for protocol, systems in times.items():
         tasks = list(dict.fromkeys(task for own in systems.values() for task in own))

@@ -118,6 +118,19 @@ def check_comparable(cells: Sequence[Cell]) -> None:
             )
 
 
+def check_shared(cells: Sequence[Cell]) -> None:
+    """Systems of a shared pool have ranked the same candidates."""
+    by_task: dict[str, Cell] = {}
+    for cell in cells:
+        other = by_task.setdefault(cell.task, cell)
+        if cell.pool_hash != other.pool_hash:
+            raise InputError(
+                f"{cell.task}: {other.system} and {cell.system} have ranked two pools "
+                f"({other.pool_hash[:12]}, {cell.pool_hash[:12]}): their own candidates are in "
+                "them; put systems with other gates in tables of their own"
+            )
+
+
 def macro(cells: Sequence[Cell], line: str) -> Interval:
     """The macro of one system's line over its tasks, with its interval."""
     return interval({cell.task: _line(cell, line).values for cell in cells})

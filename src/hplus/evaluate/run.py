@@ -41,16 +41,16 @@ from hplus.evaluate.beir import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.evaluate.experiments import run, tune
 from hplus.evaluate.lab import Lab, Line
-from hplus.evaluate.others import other
+from hplus.evaluate.others import READS_PAIRS, other
 from hplus.evaluate.pools import pool_hash
 from hplus.evaluate.protocol import Protocol, load
-from hplus.evaluate.timing import times
+from hplus.evaluate.timing import TIMED, times
 from hplus.model import HPlus
 from hplus.progress import show_progress
 from hplus.units.terms import Terms
 
 # Raised when an experiment counts differently from before: cells of the old way are not taken up.
-EDITIONS = {"exact-count": 2, "budgets": 2}
+EDITIONS = {"exact-count": 2, "budgets": 2, "shared-pool": 2}
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,11 @@ class System:
 
     def load(self, window: int, device: str | None = None) -> HPlus:
         """The model, texts cut at its window or a smaller one."""
-        model = HPlus(self.model, device=device, long="cut", **self.settings)
+        settings = {**self.settings, "long": "cut"} | ({"device": device} if device else {})
+        model = HPlus(self.model, **settings)
         if model.recipe.window <= window:
             return model
-        return HPlus(self.model, device=device, long="cut", **{**self.settings, "window": window})
+        return HPlus(self.model, **{**settings, "window": window})
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ def read_config(path: Path) -> Config:
         if any(item["name"] == other.name for other in systems):
             raise InputError(f"{path}: two systems are called {item['name']!r}")
         settings = {k: v for k, v in item.items() if k not in ("name", "model")}
+        if "long" in settings:
+            raise InputError(f"{path}: protocols cut long texts; leave `long` out")
         systems.append(System(item["name"], item.get("model", "mini"), settings))
     lists: dict[str, Any] = {
         key: tuple(table[key]) for key in ("protocols", "sets", "dev", "seen") if key in table
@@ -178,7 +181,8 @@ def measure(
     terms = terms if protocol.boundaries == "model+terms" else None
     path = cache / "cells" / _cell_name(system, protocol, task, model, data, terms, dev)
     times_path = path.with_suffix(".times")
-    if not (path.exists() and _is_json(times_path)):
+    spent = _read_times(times_path)
+    if not path.exists() or spent is None:
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
         _check_inputs(protocol, terms, dev(), others, baselines)
         lab = Lab(Bench(model, data, cache, terms), protocol)
@@ -204,16 +208,18 @@ def measure(
                     lines[line.name] = line
                     shown.advance(1)
             results.write(path, _cell(system, task, split, lab, lines))
-        results.write_json(times_path, times(lab, own))
-    return results.read(path), json.loads(times_path.read_text())
+        spent = times(lab, own)
+        results.write_json(times_path, {"edition": TIMED, "times": spent})
+    return results.read(path), spent
 
 
-def _is_json(path: Path) -> bool:
-    """Times that cannot be read are taken again."""
+def _read_times(path: Path) -> dict[str, float] | None:
+    """Times that cannot be read, or are of an older edition, are taken again."""
     try:
-        return isinstance(json.loads(path.read_text()), dict)
-    except (OSError, ValueError):
-        return False
+        table = json.loads(path.read_text())
+        return dict(table["times"]) if table["edition"] == TIMED else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _cell(system: System, task: str, split: str, lab: Lab, lines: dict[str, Line]) -> results.Cell:
@@ -252,6 +258,8 @@ def _cell_name(
         key += [results.data_hash(found) for _, found in dev()]
     if protocol.kind in EDITIONS:
         key.append(str(EDITIONS[protocol.kind]))
+    if protocol.format != "f32":
+        key.append("scored as stored")
     hashed = hashlib.sha256("\n".join(key).encode()).hexdigest()[:24]
     readable = re.sub(r"[^\w.-]+", "-", f"{protocol.name}-{task}-{system.name}")
     return f"{readable}-{hashed}.json"
@@ -272,6 +280,8 @@ def _check_inputs(
     if protocol.kind == "fusion" and not dev:
         raise InputError("fusion weights are tuned on dev data: give --dev DIR:SPLIT")
     for name in others:
+        if named(name).kind == "cross-encoder":
+            raise InputError(f"protocol {protocol.name}: {READS_PAIRS.format(name)}")
         there = available(named(name), folder=baselines)
         if not there:
             raise InputError(f"protocol {protocol.name}: {there.missing}")
@@ -296,6 +306,7 @@ def run_config(
         return read[name]
 
     for protocol in map(load, config.protocols):
+        first: dict[str, results.Cell] = {}
         for system in config.systems:
             cells, spent = [], {}
             for name in config.sets:
@@ -316,4 +327,6 @@ def run_config(
                 )
                 cells.append(cell)
                 spent[task] = own
+                if protocol.kind == "shared-pool":
+                    results.check_shared([first.setdefault(task, cell), cell])
             yield protocol, system, cells, spent

@@ -104,7 +104,7 @@ def summarise(
             f"{protocol.name} ({protocol.hash[:12]}); their numbers are not its own"
         )
     if protocol.kind == "shared-pool":
-        _check_shared(cells)
+        results.check_shared(cells)
     cells = [_as_written(cell) for cell in cells]
     everything = list(dict.fromkeys([*tasks, *(cell.task for cell in cells)]))
     groups = macros.groups(everything, seen, languages=languages)
@@ -120,19 +120,6 @@ def summarise(
         contrasts += _outcomes(system, protocol, by_task, everything)
     cjk = groups.get("non-cjk") != everything
     return Summary(protocol, tuple(cells), named, tuple(rows), tuple(contrasts), cjk)
-
-
-def _check_shared(cells: Sequence[Cell]) -> None:
-    """Systems of a shared pool have ranked the same candidates."""
-    by_task: dict[str, Cell] = {}
-    for cell in cells:
-        other = by_task.setdefault(cell.task, cell)
-        if cell.pool_hash != other.pool_hash:
-            raise InputError(
-                f"{cell.task}: {other.system} and {cell.system} have ranked two pools "
-                f"({other.pool_hash[:12]}, {cell.pool_hash[:12]}): their own candidates are in "
-                "them; put systems with other gates in tables of their own"
-            )
 
 
 def results_table(summary: Summary) -> Table:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from hplus.evaluate import rescore
+from hplus.evaluate.experiments import shared_candidates
 from hplus.evaluate.lab import Lab
 from hplus.evaluate.others import Other
+from hplus.index.segment import quantise
 from hplus.kernels import weighted_maxsim
-from hplus.types import I64
+from hplus.types import F32, I64
 from hplus.units.select import Kept
 from hplus.views import global_
 from hplus.views.fusion import fuse
@@ -20,8 +22,13 @@ from hplus.views.fusion import fuse
 QUERIES = 50
 DOCUMENTS = 32
 ONE = np.ones(1, np.float32)
+# Raised when something else is timed than before: times of the old way are taken again.
+TIMED = 2
 
-Scorer = Callable[[int], object]
+# The local views: units ("" as the protocol cuts them) and importance ("" as the model weighs).
+LOCAL = (("phrase", "", ""), ("token", "tokens", "uniform"))
+
+Scorer = Callable[[int], F32]
 """Scores one query, by its row, with its candidates, on one thread."""
 
 
@@ -67,26 +74,42 @@ def _timed(lab: Lab, others: Mapping[str, Other]) -> Iterator[tuple[str, Scorer]
     if kind in ("views", "full-corpus", "fusion"):
         yield f"lexical, {n:,} documents", _lexical(lab)
         yield f"hybrid, {lab.width} wide, {gate:,} candidates, all units", _hybrid(lab)
+    if kind == "shared-pool":
+        yield from _of_shared_pool(lab, others)
+        return
     for width in sorted(widths) if kind == "widths" else [lab.width]:
         yield from _locals(lab, width)
         lab.forget()
+
+
+def _of_shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[tuple[str, Scorer]]:
+    """Over the union of candidates; systems that give candidates, over the corpus."""
+    union = [np.sort(own) for own in shared_candidates(lab, others)]
+    every = [np.arange(len(lab.bench.ids))] * len(union)
+    for name, units, kind in LOCAL:
+        queries, documents = (
+            lab.kept(side, units or lab.units, lab.width, kind) for side in lab.sides
+        )
+        score = _local(lab, queries, documents, union, documents.offsets[1:])
+        yield f"{name}, {lab.width} wide, the shared pool, all units", score
     for name, other in others.items():
-        searches = name in lab.protocol.sources
-        pools = np.tile(np.arange(n), (len(lab.gate), 1)) if searches else lab.gate
-        what = f"{n:,} documents" if searches else f"{gate:,} candidates"
-        yield f"{name}, {what}", _other(other, pools)
+        if name in lab.protocol.sources:
+            yield f"{name}, {len(lab.bench.ids):,} documents", _other(other, every)
+        else:
+            yield f"{name}, the shared pool", _other(other, union)
 
 
-def _other(other: Other, pools: I64) -> Scorer:
+def _other(other: Other, pools: Sequence[I64]) -> Scorer:
     return lambda row: other.rank(row, pools[row])
 
 
 def _global(lab: Lab, width: int) -> Scorer:
     """S_G over the whole corpus, a document being a unit of its own."""
     queries, documents = (global_.represent(side.mean, width) for side in lab.sides)
+    codes, scales = quantise(documents, lab.protocol.format)
     starts = np.arange(len(documents))
     return lambda row: weighted_maxsim(
-        queries[row : row + 1], ONE, documents, None, starts, starts + 1
+        queries[row : row + 1], ONE, codes, scales, starts, starts + 1
     )
 
 
@@ -97,7 +120,7 @@ def _lexical(lab: Lab) -> Scorer:
     vocabulary = lab.bench.model.checkpoint.backbone.tokenizer.vocabulary
     found = rescore.postings(documents, vocabulary)
 
-    def score(row: int) -> object:
+    def score(row: int) -> F32:
         own = slice(offsets[row], offsets[row + 1])
         return rescore.lexical_of(ids[own], weights[own], found, len(lab.bench.ids))
 
@@ -105,22 +128,23 @@ def _lexical(lab: Lab) -> Scorer:
 
 
 def _hybrid(lab: Lab) -> Scorer:
-    """The views of the recipe and their sum; sorting the gate's candidates is not in it."""
+    """The views of the recipe and their sum for the gate's candidates, ascending; finding the best
+    of the gate is not in it."""
     alphas, pools = lab.bench.model.recipe.fusion, np.sort(lab.gate, axis=1)
     queries, documents = (lab.kept(side, lab.units, lab.width) for side in lab.sides)
     every = {
         "global": _global(lab, lab.gate_width),
-        "phrase": _local(queries, documents, pools, documents.offsets[1:]),
+        "phrase": _local(lab, queries, documents, pools, documents.offsets[1:]),
         "lexical": _lexical(lab),
     }
 
-    def score(row: int) -> object:
-        found = {view: np.asarray(every[view](row), np.float64) for view in alphas}
+    def score(row: int) -> F32:
+        found = {view: every[view](row) for view in alphas}
         pooled = {
-            view: scores if view == "phrase" else scores[pools[row]]
+            view: (scores if view == "phrase" else scores[pools[row]]).astype(np.float64)
             for view, scores in found.items()
         }
-        return fuse(pooled, alphas)
+        return fuse(pooled, alphas).astype(np.float32)
 
     return score
 
@@ -128,8 +152,8 @@ def _hybrid(lab: Lab) -> Scorer:
 def _locals(lab: Lab, width: int) -> Iterator[tuple[str, Scorer]]:
     """Phrase and token at every budget and pool size."""
     protocol, n = lab.protocol, len(lab.bench.ids)
-    for name, units, kind in (("phrase", lab.units, ""), ("token", "tokens", "uniform")):
-        queries, documents = (lab.kept(side, units, width, kind) for side in lab.sides)
+    for name, units, kind in LOCAL:
+        queries, documents = (lab.kept(side, units or lab.units, width, kind) for side in lab.sides)
         for count in (*protocol.budgets, None):
             kept = "all" if count is None else f"at most {count}"
             cap = documents.offsets[-1] if count is None else count
@@ -139,23 +163,21 @@ def _locals(lab: Lab, width: int) -> Iterator[tuple[str, Scorer]]:
                 every = np.tile(np.arange(n), (len(lab.gate), 1))
                 pools = lab.gate[:, :size] if size <= lab.gate.shape[1] else every
                 label = f"{name}, {width} wide, {size:,} candidates, {kept} units"
-                yield label, _local(queries, documents, pools, ends)
+                yield label, _local(lab, queries, documents, np.sort(pools, axis=1), ends)
 
 
-def _local(queries: Kept, documents: Kept, pools: I64, ends: I64) -> Scorer:
-    """S_P of a query's pool, read in the order of the file; ends: of each document's units."""
-    pools = np.sort(pools, axis=1)
+def _local(
+    lab: Lab, queries: Kept, documents: Kept, pools: Sequence[I64] | I64, ends: I64
+) -> Scorer:
+    """Normalised S_P of a query's pool, in ascending order; ends: of each document's units."""
+    codes, scales = quantise(documents.vectors, lab.protocol.format)
 
-    def score(row: int) -> object:
+    def score(row: int) -> F32:
         own = slice(queries.offsets[row], queries.offsets[row + 1])
-        places = pools[row]
-        return weighted_maxsim(
-            queries.vectors[own],
-            queries.weights[own],
-            documents.vectors,
-            None,
-            documents.offsets[places],
-            ends[places],
-        )
+        places, weights = pools[row], queries.weights[own]
+        starts = documents.offsets[places]
+        raw = weighted_maxsim(queries.vectors[own], weights, codes, scales, starts, ends[places])
+        scores: F32 = raw / np.float32(weights.sum() or 1)
+        return scores
 
     return score
