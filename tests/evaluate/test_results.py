@@ -214,11 +214,13 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
     system = System(str(tiny_folder), str(tiny_folder))  # a path for a name: one file all the same
     _, times = measure(system, load("full-corpus"), "d", data, tmp_path)
     timed = {
-        "global, 32 wide, 155 documents",
-        "lexical, 155 documents",
-        "hybrid, 32 wide, 155 candidates, all units",
-        "phrase, 32 wide, 155 candidates, all units",
-        "token, 32 wide, 155 candidates, all units",
+        "global, 32 wide, all documents",
+        "lexical, all documents",
+        "hybrid, 32 wide, top 1,000, all units",
+        "phrase, 32 wide, top 1,000, all units",
+        "phrase, 32 wide, all documents, all units",
+        "token, 32 wide, top 1,000, all units",
+        "token, 32 wide, all documents, all units",
     }
     names = {f"{name}: {share}_ms" for name in timed for share in ("p50", "p95")}
     assert set(times) == names | {"documents encoded a second"}

@@ -44,18 +44,18 @@ def test_every_scorer_gives_the_table_s_scores(bench: Bench, format: Format) -> 
     }
     timed = dict(timing._timed(lab, {}))
     assert list(timed) == [
-        f"global, 8 wide, {n} documents",
-        f"lexical, {n} documents",
-        "hybrid, 16 wide, 20 candidates, all units",
-        "phrase, 16 wide, 20 candidates, all units",
-        f"phrase, 16 wide, {n} candidates, all units",
-        "token, 16 wide, 20 candidates, all units",
-        f"token, 16 wide, {n} candidates, all units",
+        "global, 8 wide, all documents",
+        "lexical, all documents",
+        "hybrid, 16 wide, top 20, all units",
+        "phrase, 16 wide, top 20, all units",
+        "phrase, 16 wide, all documents, all units",
+        "token, 16 wide, top 20, all units",
+        "token, 16 wide, all documents, all units",
     ]
     alphas = bench.model.recipe.fusion
     for name, score in timed.items():
         for row in range(3):
-            pool = np.sort(lab.gate[row]) if "20 candidates" in name else np.arange(n)
+            pool = np.sort(lab.gate[row]) if "top 20" in name else np.arange(n)
             of = {view: own[row, pool].astype(np.float64) for view, own in scores.items()}
             view = name.split(",")[0]
             expected = fuse(of, alphas) if view == "hybrid" else of[view]

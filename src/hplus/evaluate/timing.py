@@ -22,6 +22,7 @@ from hplus.views.fusion import fuse
 QUERIES = 50
 DOCUMENTS = 32
 ONE = np.ones(1, np.float32)
+EVERY = "all documents"
 # Raised when something else is timed than before: times of the old way are taken again.
 TIMED = 2
 
@@ -67,13 +68,13 @@ def latency(score: Scorer, queries: int) -> dict[str, float]:
 def _timed(lab: Lab, others: Mapping[str, Other]) -> Iterator[tuple[str, Scorer]]:
     """What the lines of a protocol score, each by its name."""
     kind, dim = lab.protocol.kind, lab.bench.model.dim
-    n, gate = len(lab.bench.ids), lab.gate.shape[1]
     widths = {min(width, dim) for width in lab.protocol.widths} | {dim}
     for width in sorted(widths) if kind == "widths" else [lab.gate_width]:
-        yield f"global, {width} wide, {n:,} documents", _global(lab, width)
+        yield f"global, {width} wide, {EVERY}", _global(lab, width)
     if kind in ("views", "full-corpus", "fusion"):
-        yield f"lexical, {n:,} documents", _lexical(lab)
-        yield f"hybrid, {lab.width} wide, {gate:,} candidates, all units", _hybrid(lab)
+        yield f"lexical, {EVERY}", _lexical(lab)
+        gate = f"top {max(lab.protocol.pools):,}"
+        yield f"hybrid, {lab.width} wide, {gate}, all units", _hybrid(lab)
     if kind == "shared-pool":
         yield from _of_shared_pool(lab, others)
         return
@@ -94,7 +95,7 @@ def _of_shared_pool(lab: Lab, others: Mapping[str, Other]) -> Iterator[tuple[str
         yield f"{name}, {lab.width} wide, the shared pool, all units", score
     for name, other in others.items():
         if name in lab.protocol.sources:
-            yield f"{name}, {len(lab.bench.ids):,} documents", _other(other, every)
+            yield f"{name}, {EVERY}", _other(other, every)
         else:
             yield f"{name}, the shared pool", _other(other, union)
 
@@ -151,19 +152,19 @@ def _hybrid(lab: Lab) -> Scorer:
 
 def _locals(lab: Lab, width: int) -> Iterator[tuple[str, Scorer]]:
     """Phrase and token at every budget and pool size."""
-    protocol, n = lab.protocol, len(lab.bench.ids)
+    protocol = lab.protocol
     for name, units, kind in LOCAL:
         queries, documents = (lab.kept(side, units or lab.units, width, kind) for side in lab.sides)
         for count in (*protocol.budgets, None):
             kept = "all" if count is None else f"at most {count}"
             cap = documents.offsets[-1] if count is None else count
             ends = np.minimum(documents.offsets[1:], documents.offsets[:-1] + cap)
-            sizes = {min(size, n) for size in protocol.pools}
-            for size in sorted(sizes | {n} if protocol.kind == "full-corpus" else sizes):
-                every = np.tile(np.arange(n), (len(lab.gate), 1))
-                pools = lab.gate[:, :size] if size <= lab.gate.shape[1] else every
-                label = f"{name}, {width} wide, {size:,} candidates, {kept} units"
-                yield label, _local(lab, queries, documents, np.sort(pools, axis=1), ends)
+            pools = {f"top {size:,}": lab.gate[:, :size] for size in protocol.pools}
+            if protocol.kind == "full-corpus":
+                pools[EVERY] = np.tile(np.arange(len(lab.bench.ids)), (len(lab.gate), 1))
+            for which, own in pools.items():
+                label = f"{name}, {width} wide, {which}, {kept} units"
+                yield label, _local(lab, queries, documents, np.sort(own, axis=1), ends)
 
 
 def _local(
