@@ -11,12 +11,13 @@ import pytest
 
 from hplus import InputError
 from hplus.evaluate import results
+from hplus.evaluate.config import System, read_config
 from hplus.evaluate.cost import Cost, bytes_of
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.evaluate.lab import Line
 from hplus.evaluate.protocol import Contrast, load
 from hplus.evaluate.results import Cell, check_comparable, contrasts, macro, mean_cost, read, write
-from hplus.evaluate.run import System, measure, read_config, run_config, sample
+from hplus.evaluate.run import measure, run_config, sample
 from hplus.evaluate.statistics import holm
 from hplus.units.terms import Terms
 

@@ -153,9 +153,10 @@ def _by_protocol(
     json_: bool,
     **options: Any,
 ) -> None:
+    from hplus.evaluate.config import System
     from hplus.evaluate.protocol import load
     from hplus.evaluate.results import contrasts, macro, write_json
-    from hplus.evaluate.run import System, measure
+    from hplus.evaluate.run import measure
 
     protocol = load(name)
     if times_file is not None and not times_file.parent.is_dir():

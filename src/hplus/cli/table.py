@@ -53,9 +53,10 @@ def run(
     """Run a whole table; what is finished is not run again."""
     from dataclasses import replace
 
+    from hplus.evaluate.config import read_config
     from hplus.evaluate.plots import require_matplotlib
     from hplus.evaluate.report import write_report
-    from hplus.evaluate.run import read_config, run_config
+    from hplus.evaluate.run import run_config
 
     wanted = read_config(config)
     wanted = replace(wanted, limit=limit or wanted.limit)
