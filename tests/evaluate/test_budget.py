@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist
 
 from hplus import HPlus
 from hplus.evaluate import rescore
@@ -24,7 +26,7 @@ POINTS = st.lists(
 
 def made_up(size: int, quality: float) -> Setting:
     values = np.array([quality])
-    return Setting(size, 8, "int8", size, float(size), values, values)
+    return Setting(size, 8, "int8", size, float(size), values, values, values)
 
 
 @given(POINTS)
@@ -75,3 +77,33 @@ def test_settings_on_the_demo_corpus(tiny_folder: Path, tmp_path: Path) -> None:
     small = next(s for s in found if (s.budget, s.format) == (4, "int8"))
     assert small.bytes == pytest.approx(small.vectors * (32 + 2))
     assert str(small) == "4 units of width 32, int8"
+
+
+def test_token_pooling_beside_every_setting(tiny_folder: Path, tmp_path: Path) -> None:
+    """The tokens of each document clustered to as many vectors as its units, all at full width."""
+    data = sample(read_beir(demo_folder("en")), 5, 13)
+    bench = Bench(HPlus(tiny_folder, long="cut", units="words"), data, tmp_path)
+    tokens, every = (
+        bench.units(side, "tokens", "uniform", 32, Budget())
+        for side in (bench.queries, bench.documents)
+    )
+    natural = np.diff(bench.units(bench.documents, "words", "uniform", 32, Budget()).offsets)
+    assert (natural < np.diff(every.offsets)).any()  # "all units" are fewer than all tokens
+    for setting in settings(bench, budgets=(4,), formats=("f32",)):
+        counts = natural if setting.budget is None else np.minimum(natural, setting.budget)
+        vectors = []
+        for text, count in enumerate(counts):
+            own = every.vectors[every.offsets[text] : every.offsets[text + 1]]
+            if count == len(own):
+                vectors.append(own)
+                continue
+            labels = fcluster(linkage(pdist(own, "cosine"), "ward"), count, "maxclust")
+            means = np.stack([own[labels == label].mean(axis=0) for label in np.unique(labels)])
+            vectors.append(means / np.linalg.norm(means, axis=1, keepdims=True))
+        assert setting.vectors == pytest.approx(sum(map(len, vectors)) / len(vectors))
+        scores = np.zeros((len(data.queries), len(vectors)))
+        for query in range(len(data.queries)):
+            asked = tokens.vectors[tokens.offsets[query] : tokens.offsets[query + 1]]
+            scores[query] = [(asked @ own.T).max(axis=1).mean() for own in vectors]
+        expected = bench.ndcg10(bench.pooled(scores.astype(np.float32)))
+        np.testing.assert_allclose(setting.pooled, expected, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hplus.cli.common import Json, Model, console
@@ -23,7 +24,10 @@ def budget(
     limit: Limit = 300,
     json_: Json = False,
 ) -> None:
-    """Quality against bytes a document over budgets, widths and formats; and what to take."""
+    """Quality against bytes a document over budgets, widths and formats; and what to take.
+
+    Beside it token pooling: as many vectors, made by clustering a document's tokens.
+    """
     from hplus.evaluate.beir import Bench
     from hplus.evaluate.budget import BUDGETS, WIDTHS, efficient, recommend, settings
     from hplus.evaluate.results import data_hash
@@ -44,45 +48,65 @@ def budget(
         print(json.dumps({"set": folder.name, "split": split, "queries": len(data.queries),
                           "data_hash": data_hash(data), "model": hplus.recipe.name,
                           "fingerprint": hplus.fingerprint,
-                          "settings": [_facts(s) for s in found],
-                          "recommended": _facts(taken)}))  # fmt: skip
+                          "settings": _facts(found),
+                          "recommended": _facts([taken])[0]}))  # fmt: skip
         return
     _print_settings(f"{folder.name} {split}", found, taken)
 
 
-def _facts(setting: Setting) -> dict[str, Any]:
-    return {
-        "budget": setting.budget,
-        "width": setting.width,
-        "format": setting.format,
-        "vectors": setting.vectors,
-        "bytes": setting.bytes,
-        "phrase": float(setting.phrase.mean()),
-        "hybrid": float(setting.hybrid.mean()),
-        "efficient": setting.efficient,
+def _facts(found: list[Setting]) -> list[dict[str, Any]]:
+    """What is printed for machines; means with their 95 % intervals over queries."""
+    from hplus.evaluate.resampling import intervals
+
+    spreads = {
+        view: list(intervals({str(s): {"": getattr(s, view)} for s in found}).values())
+        for view in ("phrase", "hybrid", "pooled")
     }
+    return [
+        {
+            "budget": setting.budget,
+            "width": setting.width,
+            "format": setting.format,
+            "vectors": setting.vectors,
+            "bytes": setting.bytes,
+            **{view: asdict(spread[row]) for view, spread in spreads.items()},
+            "efficient": setting.efficient,
+        }
+        for row, setting in enumerate(found)
+    ]
 
 
 def _print_settings(title: str, found: list[Setting], taken: Setting) -> None:
     from rich.table import Table
 
+    from hplus.evaluate.statistics import paired_difference
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (title, "bytes a document", "phrase", "hybrid"):
+    for column in (title, "bytes a document", "token pooling", "phrase", "hybrid"):
         table.add_column(column, justify="left" if column == title else "right")
     for setting in found:
         if setting.efficient:
             table.add_row(
                 str(setting),
                 f"{setting.bytes:,.0f}",
+                f"{100 * setting.pooled.mean():.1f}",
                 f"{100 * setting.phrase.mean():.1f}",
                 f"{100 * setting.hybrid.mean():.1f}",
                 style="bold cyan" if str(setting) == str(taken) else "",
             )
     out = console()
     out.print(table, soft_wrap=False)
-    out.print(f"Of {len(found)} settings, those that no smaller one equals.", style="grey50")
-    policy = "" if taken.budget is None else f" --budget {taken.budget}"
     out.print(
-        f"Take {taken}: the smallest within a point of the best.\n"
+        f"nDCG@10. Of {len(found)} settings, those whose hybrid no smaller one equals; "
+        "token pooling: as many vectors of clustered tokens.",
+        style="grey50",
+    )
+    policy = "" if taken.budget is None else f" --budget {taken.budget}"
+    best = max(found, key=lambda setting: float(setting.hybrid.mean()))
+    behind = paired_difference({"": taken.hybrid}, {"": best.hybrid})
+    low, high = 100 * behind.low, 100 * behind.high
+    out.print(
+        f"Take {taken}: the smallest within a point of the best "
+        f"({100 * behind.mean:+.1f}, 95 % {low:+.1f} to {high:+.1f}).\n"
         f"  hplus index SOURCE INDEX{policy} --width {taken.width} --format {taken.format}"
     )

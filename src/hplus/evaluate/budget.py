@@ -1,7 +1,8 @@
 """Quality against bytes a document: which budget, width and format to index with.
 
 Everything is pooled from cached token states, so that the whole curve costs one encoding. Units
-are merged at full width and cut to their first columns afterwards, as `Index.compact` does.
+are merged at full width and cut to their first columns afterwards, as `Index.compact` does. Beside
+every setting stands token pooling, the document's tokens clustered to as many vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hplus.evaluate.cost import bytes_of
 from hplus.index.segment import FORMATS, Format, dequantise, quantise
 from hplus.types import F64, I64
 from hplus.units.pool import normalise
-from hplus.units.select import Budget, Kept, spend
+from hplus.units.select import Budget, Kept, bring_to
 from hplus.views.fusion import fuse
 
 BUDGETS = (4, 8, 16, 32, 64, 128)
@@ -37,6 +38,8 @@ class Setting:
     bytes: float
     phrase: F64
     hybrid: F64
+    pooled: F64
+    """Of token pooling: as many vectors of clustered tokens, every query token counting once."""
     efficient: bool = False
 
     def __str__(self) -> str:
@@ -52,39 +55,33 @@ def settings(
 ) -> Iterator[Setting]:
     """Every budget, width and format on one set."""
     recipe, dim = bench.model.recipe, bench.model.dim
-    kinds = (recipe.units, recipe.importance, dim, Budget())
-    queries, documents = (bench.units(side, *kinds) for side in (bench.queries, bench.documents))
-    views = {"global": bench.global_, "lexical": bench.lexical(recipe.importance)}
-    joins: dict[int, I64] = {}
+    sides = (bench.queries, bench.documents)
+    (queries, documents), (tokens, every) = (
+        [bench.units(side, units, kind, dim, Budget()) for side in sides]
+        for units, kind in ((recipe.units, recipe.importance), ("tokens", "uniform"))
+    )
+    own = {"global": bench.global_, "lexical": bench.lexical(recipe.importance)}
+    views = {name: bench.pooled(scores) for name, scores in own.items()}
+    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
     for count in (*budgets, None):
-        kept = documents
-        if count is not None:
-            budget = Budget(count, policy="merge")
-            kept = spend(
-                budget,
-                documents.vectors,
-                documents.weights,
-                documents.spans,
-                documents.offsets,
-                joins,
-            )
+        wanted = np.diff(documents.offsets)
+        wanted = wanted if count is None else np.minimum(wanted, count)
+        kept = bring_to(wanted, "merge", documents, joins[0])
+        clusters = bring_to(wanted, "ward", every, joins[1])
+        vectors = len(kept.weights) / max(1, len(bench.ids))
         for width in sorted({*(w for w in WIDTHS if w < dim), dim}):
-            asked, narrow = _at(queries, width), _at(kept, width)
-            vectors = len(kept.weights) / max(1, len(bench.ids))
             for format in formats:
-                stored = replace(narrow, vectors=dequantise(*quantise(narrow.vectors, format)))
-                scores = rescore.maxsim(asked, stored)
-                pooled = {"phrase": bench.pooled(scores)}
-                pooled |= {name: bench.pooled(own) for name, own in views.items()}
-                fused = fuse({name: pooled[name] for name in recipe.fusion}, recipe.fusion)
+                views["phrase"] = _scores(bench, queries, kept, width, format)
+                fused = fuse({name: views[name] for name in recipe.fusion}, recipe.fusion)
                 yield Setting(
                     count,
                     width,
                     format,
                     vectors,
                     bytes_of(vectors, width, format),
-                    bench.ndcg10(pooled["phrase"]),
+                    bench.ndcg10(views["phrase"]),
                     bench.ndcg10(fused),
+                    bench.ndcg10(_scores(bench, tokens, clusters, width, format)),
                 )
                 advance(1)
 
@@ -105,6 +102,14 @@ def recommend(found: Sequence[Setting]) -> Setting:
     best = max(setting.hybrid.mean() for setting in found)
     near = [s for s in found if 100 * (best - s.hybrid.mean()) <= SLACK]
     return min(near, key=lambda setting: setting.bytes)
+
+
+def _scores(bench: Bench, queries: Kept, documents: Kept, width: int, format: Format) -> F64:
+    """S_P of each query's pool, documents' vectors as a format keeps them."""
+    asked, stored = _at(queries, width), _at(documents, width)
+    stored = replace(stored, vectors=dequantise(*quantise(stored.vectors, format)))
+    threads = bench.model.threads
+    return bench.pooled(rescore.maxsim_of_pools(asked, stored, bench.pools, threads=threads))
 
 
 def _at(kept: Kept, width: int) -> Kept:
