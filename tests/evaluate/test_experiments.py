@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from hplus import Budget, HPlus, Index, InputError
+from hplus import Budget, HPlus, InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost
@@ -334,23 +334,6 @@ def test_only_joint_budgets_bind_queries(bench: Bench) -> None:
         assert alone.multiplications == pytest.approx(tokens * alone.vectors * 8 * 20)
 
 
-def test_bytes_on_disk_are_those_of_an_index(bench: Bench, tmp_path: Path) -> None:
-    """The units, postings and spans of the same documents, written by `Index`."""
-    found = lines_of(bench, "broad-deployed")["token"].facts["KB on disk"]
-    same = HPlus(bench.model.checkpoint.source, long="cut", units="tokens").fit_idf(
-        bench.data.documents
-    )
-    index = Index.create(
-        tmp_path / "index", same, budget=Budget(), width=8, global_width=8, format="f32"
-    )
-    index.add(
-        {"id": name, "text": text}
-        for name, text in zip(bench.data.document_ids, bench.data.documents, strict=True)
-    )
-    (file,) = (tmp_path / "index").rglob("*.safetensors")
-    assert file.stat().st_size == pytest.approx(1000 * 120 * found, rel=0.01)
-
-
 def test_pools_are_kept_by_what_they_are_made_from(tmp_path: Path) -> None:
     scores = np.array([[0.1, 0.9, 0.9], [0.3, 0.2, 0.1]], np.float32)
     ids = np.array(["b", "c", "a"])
@@ -475,7 +458,7 @@ def test_a_shared_pool_is_one_for_all(bench: Bench) -> None:
     shape = (8, 120)
     others = {name: random.normal(size=shape).astype(np.float32) for name in ("one", "two")}
     strangers = {
-        name: Other(scores, lambda pool: Cost(2.0, 8.0, 3.0, pool), lambda *_: None)
+        name: Other(scores, lambda pool: Cost(2.0, 8.0, 3.0, pool), lambda *_: None, 0.0, len)
         for name, scores in others.items()
     }
     protocol = replace(small("shared-pool"), sources=("global", "one"))

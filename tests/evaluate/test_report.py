@@ -20,7 +20,13 @@ from made_up_cells import made_up
 
 TASKS = ("scifact", "cmdd-zh")
 STRANGE = 'a<b>&"c|d'
-TIMES = {"broad-deployed": {"mini": {"scifact": {"p50_ms": 123.456}}}}
+FIRST = {"kb_on_disk": 71.5, "documents_a_second": 20.0, "p50_ms": 123.456, "p95_ms": 150.0}
+SECOND = {"kb_on_disk": 72.5, "documents_a_second": 10.0, "p50_ms": 23.456, "p95_ms": 50.0}
+TIMES = {
+    "broad-deployed": {
+        "mini": {"scifact": {"phrase": FIRST, "token": FIRST}, "cmdd-zh": {"phrase": SECOND}}
+    }
+}
 
 
 def small(name: str) -> Protocol:
@@ -90,7 +96,13 @@ def test_no_cells_unless_asked_for(tmp_path: Path) -> None:
 
 def test_times_are_in_their_files_alone(written: Path) -> None:
     assert json.loads((written / "times.json").read_text()) == TIMES
-    assert "123.46" in (written / "times.md").read_text()
+    page = (written / "times.md").read_text()
+    assert (
+        "| mini | phrase | 72.00 | 15.00 | 73.46 | 100.00 | 123.46 / 150.00 | 23.46 / 50.00 |"
+        in page
+    )
+    whole = "missing | missing | missing | missing"  # no mean over what happens to be there
+    assert f"| mini | token | {whole} | 123.46 / 150.00 | missing |" in page
     for name, content in files(written).items():
         if name not in ("times.json", "times.md"):
             assert b"123.456" not in content, name
@@ -174,7 +186,7 @@ def test_the_report_begins_with_what_was_measured(written: Path) -> None:
         "### Contrasts",
         "mini: phrase",
         "### System against system",
-        "### Candidates and files",
+        "### Candidates",
         "plots/broad-deployed-mini-gains.svg",
         "### In the paper (another model: Qwen3-0.6B)",
         "## fusion",

@@ -1,7 +1,8 @@
 """What a line of a table costs: vectors, bytes, multiplications.
 
 KB are 1,000 bytes. Counts are means over the corpus or the queries; they do not depend on the
-machine. What does is in `timing.py`.
+machine. What does is in `timing.py`. Bytes are those of vectors or postings alone; what a view has
+in the file of an index is more: offsets, importance, spans.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
+from hplus.index.segment import smallest
 from hplus.types import F32, I32, I64
 from hplus.units.select import Kept
 
@@ -75,11 +77,31 @@ def lexical_cost(queries: Lexical, documents: Lexical, vocabulary: int) -> Cost:
     A query's units are its token ids, its multiplications their postings.
     """
     asked, n = len(queries[2]) - 1, len(documents[2]) - 1
-    number = 1 if n <= 2**8 else 2 if n <= 2**16 else 4
     postings = np.bincount(documents[0], minlength=vocabulary)
     return Cost(
         0.0,
-        len(documents[0]) / max(1, n) * (2 + number),
+        len(documents[0]) / max(1, n) * _posting(n),
         len(queries[0]) / max(1, asked),
         float(postings[queries[0]].sum()) / max(1, asked),
     )
+
+
+def lexical_file(documents: Lexical) -> float:
+    """Bytes a document of the lexical view in an index: postings, token ids, where each begins."""
+    ids, _, offsets = documents
+    n, known = len(offsets) - 1, len(np.unique(ids))
+    return (len(ids) * _posting(n) + known * (4 + 8) + 8) / max(1, n)
+
+
+def units_file(n: int, kept: int, dropped: int, spans: I32, width: int, format: str) -> float:
+    """Bytes a document of the phrase view in an index of n documents: vectors of the kept units;
+    of the dropped ones too, importance and spans, i32[all, 2]; and where each document begins."""
+    starts, lengths = spans[:, 0], spans[:, 1] - spans[:, 0]
+    span = smallest(starts).itemsize + smallest(lengths).itemsize
+    importance_and_spans = (kept + dropped) * (4 + 1) + len(spans) * span
+    return (bytes_of(kept, width, format) + importance_and_spans + 4 * 8 * (n + 1)) / max(1, n)
+
+
+def _posting(n: int) -> int:
+    """A weight of two bytes and the number of one of n documents."""
+    return 2 + (1 if n <= 2**8 else 2 if n <= 2**16 else 4)

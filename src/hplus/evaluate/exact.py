@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -23,6 +24,45 @@ from hplus.units.select import Budget, Kept, bring_to, spend
 RANDOM = ("random", "histogram", "shuffled")
 # Groupings with as many units as are asked for; where nothing is asked, as many as these have.
 MADE_TO_COUNT = {"chunks": "model", "pooled": "tokens"}
+ABLATED = ("model", "tokens")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How each grouping of a protocol cuts the texts, and how many units it keeps.
+
+    runs: grouping -> its name once a seed. cuts: name -> where units of queries and of documents
+    begin. asked i64[queries, budgets] and held i64[documents, budgets]: the least over all names.
+    natural: grouping -> a query's own units, i64[seeds, queries], where only documents have a
+    budget.
+    """
+
+    runs: dict[str, list[str]]
+    cuts: dict[str, list[Bool]]
+    asked: I64
+    held: I64
+    natural: dict[str, I64]
+
+
+def counted(lab: Lab, groupings: Sequence[str]) -> Counts:
+    """C_x(B) of every text."""
+    runs = {rule: seeded(lab, rule) for rule in groupings}
+    cuts = {
+        name: [begins(lab, side, name) for side in lab.sides]
+        for names in runs.values()
+        for name in names
+        if name not in MADE_TO_COUNT
+    }
+    asked, held = (
+        feasible_counts([lengths(cut[i], side) for cut in cuts.values()], lab.protocol.budgets)
+        for i, side in enumerate(lab.sides)
+    )
+    own = lab.bench.queries
+    natural = {
+        rule: np.stack([lengths(begins(lab, own, MADE_TO_COUNT.get(n, n)), own) for n in names])
+        for rule, names in runs.items()
+    }
+    return Counts(runs, cuts, asked, held, natural)
 
 
 def exact_count(lab: Lab) -> Iterator[Line]:
@@ -33,26 +73,11 @@ def exact_count(lab: Lab) -> Iterator[Line]:
     equal parts of the whole text, and its tokens clustered (Ward), the token pooling of others.
     """
     budgets, sides = lab.protocol.budgets, lab.protocol.sides
-    runs = {rule: seeded(lab, rule) for rule in lab.protocol.groupings}
-    cuts = {
-        name: [begins(lab, side, name) for side in lab.sides]
-        for names in runs.values()
-        for name in names
-        if name not in MADE_TO_COUNT
-    }
-    asked, held = (
-        feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], budgets)
-        for i, side in enumerate(lab.sides)
-    )
-    # A query's own units, where only documents have a budget.
-    own = lab.bench.queries
-    natural = {
-        rule: np.stack([_lengths(begins(lab, own, MADE_TO_COUNT.get(n, n)), own) for n in names])
-        for rule, names in runs.items()
-    }
+    counts = counted(lab, lab.protocol.groupings)
+    asked, held = counts.asked, counts.held
     importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
     every = np.full_like(asked, np.iinfo(np.int32).max)
-    for rule, names in runs.items():
+    for rule, names in counts.runs.items():
         values: dict[tuple[str, int], list[F64]] = {}
         for name in names:
             if name == "chunks":
@@ -60,40 +85,58 @@ def exact_count(lab: Lab) -> Iterator[Line]:
             elif name == "pooled":
                 both = _pooled(lab, sides, asked, held)
             else:
-                queries, documents = _units(lab, cuts[name], importance)
-                counts = [asked if side == "joint" else every for side in sides]
+                queries, documents = _units(lab, counts.cuts[name], importance)
+                own = [asked if side == "joint" else every for side in sides]
                 both = maxsim_of_prefixes(
-                    queries, documents, held, counts, lab.gate, threads=lab.bench.model.threads
+                    queries, documents, held, own, lab.gate, threads=lab.bench.model.threads
                 )
             for side, found in zip(sides, both, strict=True):
                 for at, scores in enumerate(found):
                     values.setdefault((side, at), []).append(lab.values(scores, lab.gate))
         for (side, at), several in values.items():
-            units = asked[:, at] if side == "joint" else natural[rule]
+            units = asked[:, at] if side == "joint" else counts.natural[rule]
             cost = _cost(lab, units, held[:, at])
             yield Line(f"{rule}, {side} {budgets[at]}", np.mean(several, axis=0), cost)
 
 
+class Ablation(NamedTuple):
+    """One way to choose and weigh units: by sum, mean or max of their tokens' importance, or
+    "uniform"; of raw states or of projected ones."""
+
+    line: str
+    rule: str
+    selection: str = "sum"
+    weighting: str = "sum"
+    projected: bool = False
+
+
+def ablations_of(lab: Lab) -> list[Ablation]:
+    """All that the checkpoint allows."""
+    found = []
+    for rule in ABLATED:
+        found.append(Ablation(f"{rule}, sum", rule))
+        found.append(Ablation(f"{rule}, query uniform", rule, weighting="uniform"))
+    for way in ("mean", "max"):
+        found.append(Ablation(f"model, query {way}", "model", weighting=way))
+        found.append(Ablation(f"model, selection {way}", "model", selection=way))
+    if read_projection(lab.bench.model.checkpoint.source) is not None:
+        found += [Ablation(f"{r}, projected", r, projected=True) for r in ABLATED]
+    return found
+
+
 def ablations(lab: Lab) -> Iterator[Line]:
-    """Query weights and choice of units by sum, mean or max of their tokens' importance, or none;
-    and the token projection in place of raw states, where the checkpoint has one."""
-    cuts = {name: [begins(lab, side, name) for side in lab.sides] for name in ("model", "tokens")}
-    asked, held = (
-        feasible_counts([_lengths(cut[i], side) for cut in cuts.values()], lab.protocol.budgets[:1])
-        for i, side in enumerate(lab.sides)
-    )
+    """Query weights and choice of units; and the token projection in place of raw states, where
+    the checkpoint has one. All keep the same number of units in every text."""
+    counts = counted(lab, ABLATED)
+    asked, held = counts.asked[:, :1], counts.held[:, :1]
+    projection = read_projection(lab.bench.model.checkpoint.source)
     importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
 
-    def line(
-        name: str,
-        rule: str,
-        selection: str,
-        weighting: str,
-        projection: tuple[F32, F32] | None = None,
-    ) -> Line:
+    for own in ablations_of(lab):
+        through = projection if own.projected else None
         (queries, weights), (documents, _) = (
-            _weighed(side, cut, own, lab.width, selection, weighting, projection)
-            for side, cut, own in zip(lab.sides, cuts[rule], importance, strict=True)
+            _weighed(side, cut, of, lab.width, own.selection, own.weighting, through)
+            for side, cut, of in zip(lab.sides, counts.cuts[own.rule], importance, strict=True)
         )
         documents = replace(documents, vectors=lab.as_stored(documents.vectors))
         found = maxsim_of_prefixes(
@@ -105,18 +148,7 @@ def ablations(lab: Lab) -> Iterator[Line]:
             weights=weights,
             threads=lab.bench.model.threads,
         )
-        return lab.line(name, found[0][0], lab.gate, _cost(lab, asked, held))
-
-    for rule in cuts:
-        yield line(f"{rule}, sum", rule, "sum", "sum")
-        yield line(f"{rule}, query uniform", rule, "sum", "uniform")
-    for way in ("mean", "max"):
-        yield line(f"model, query {way}", "model", "sum", way)
-        yield line(f"model, selection {way}", "model", way, "sum")
-    projection = read_projection(lab.bench.model.checkpoint.source)
-    if projection is not None:
-        for rule in cuts:
-            yield line(f"{rule}, projected", rule, "sum", "sum", projection)
+        yield lab.line(own.line, found[0][0], lab.gate, _cost(lab, asked, held))
 
 
 def read_projection(checkpoint: str) -> tuple[F32, F32] | None:
@@ -166,7 +198,7 @@ def _chunks(lab: Lab, side: str, asked: I64, held: I64, importance: Sequence[F32
 
     Where only documents have a budget, a query has as many chunks as the model finds units.
     """
-    natural = _lengths(begins(lab, lab.bench.queries, "model"), lab.bench.queries)
+    natural = lengths(begins(lab, lab.bench.queries, "model"), lab.bench.queries)
     for b in range(asked.shape[1]):
         wanted = asked[:, b] if side == "joint" else natural
         queries, documents = (
@@ -203,7 +235,7 @@ def _cost(lab: Lab, asked: I64, held: I64) -> Cost:
     return Cost(vectors, size, units, units * vectors * lab.width * lab.gate.shape[1])
 
 
-def _lengths(cut: Bool, side: StoredStates) -> I64:
+def lengths(cut: Bool, side: StoredStates) -> I64:
     """Units of each text."""
     return np.diff(partition(cut, side.tokens.offsets).offsets)
 

@@ -63,14 +63,14 @@ def views(lab: Lab) -> Iterator[Line]:
     own, costs = view_scores(lab)
     alphas = lab.bench.model.recipe.fusion
     yield lab.global_line("global", lab.gate_width, lab.global_, lab.gate)
-    yield lab.line("phrase", own["phrase"], lab.gate, costs["phrase"], lab.on_disk(lab.units))
+    yield lab.line("phrase", own["phrase"], lab.gate, costs["phrase"])
     yield Line("hybrid", lab.fused(own, alphas, lab.gate), total(costs, alphas))
     yield lab.line("lexical", own["lexical"], lab.gate, costs["lexical"])
     if lab.units != lab.rule:
         alone, cost = lab.local(lab.rule, lab.width)
         yield lab.line("phrase, model alone", alone, lab.gate, cost)
     token, cost = lab.token(lab.width)
-    yield lab.line("token", token, lab.gate, cost, lab.on_disk("tokens", "uniform"))
+    yield lab.line("token", token, lab.gate, cost)
 
 
 def widths(lab: Lab) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost, cost_of, global_cost, lexical_cost
 from hplus.evaluate.protocol import Protocol
-from hplus.index.segment import SegmentBuilder, dequantise, file_parts, quantise
+from hplus.index.segment import dequantise, quantise
 from hplus.states_file import StoredStates
-from hplus.types import F32, F64, I64, Coverage, Encoded
+from hplus.types import F32, F64, I64
 from hplus.units.select import Budget, Kept
 from hplus.views import global_
 from hplus.views.fusion import fuse
@@ -126,26 +126,6 @@ class Lab:
         return cost_of(
             queries, documents, n, asked, self.gate.shape[1], width, self.protocol.format
         )
-
-    def on_disk(self, units: str, kind: str = "") -> dict[str, float]:
-        """KB a document of an index with these units, vectors of all views, postings and spans:
-        the length of its file."""
-        kept = self.kept(self.bench.documents, units, self.width, kind)
-        ids, weights, offsets = self.bench.terms_of(self.bench.documents, self.importance)
-        n = len(self.bench.ids)
-        none = np.zeros(n, np.int32)
-        encoded = Encoded(
-            global_=global_.represent(self.bench.documents.mean, self.gate_width),
-            lexical_ids=ids,
-            lexical_weights=weights,
-            lexical_offsets=offsets,
-            coverage=Coverage(none, none, none, none.astype(np.float32), none.astype(np.float32)),
-            **{part.name: getattr(kept, part.name) for part in fields(kept)},
-        )
-        builder = SegmentBuilder(self.protocol.format)
-        builder.add(np.arange(n), encoded)
-        size = sum(len(part) for part in file_parts(builder.arrays()))
-        return {"KB on disk": size / n / 1000}
 
     def values(self, scores: F32, pools: Sequence[I64] | I64) -> F64:
         """nDCG@10 of every query over its own candidates."""

@@ -33,6 +33,10 @@ class Other:
     """Of ranking so many candidates a query."""
     rank: Callable[[int, I64], F32]
     """Scores one query, by its place, with candidates, on one thread."""
+    file: float
+    """Bytes a document of what has to be kept."""
+    read: Callable[[list[str]], object]
+    """Makes documents ready to be searched, as before a first query; nothing is kept."""
 
 
 def other(
@@ -77,7 +81,12 @@ def other(
         starts, ends = offsets[own], offsets[own + 1]
         return weighted_maxsim(vectors, once, np.asarray(stored), None, starts, ends)
 
-    return Other(found, cost, rank)
+    def read(texts: list[str]) -> object:
+        return encode(baseline, texts, "document", folder=folder, threads=threads)
+
+    begins = 0 if isinstance(documents, np.ndarray) else offsets.nbytes
+    file = cost(0).bytes + begins / len(data.documents)
+    return Other(found, cost, rank, file, read)
 
 
 def _stored(documents: F32 | MultiVectors, format: Format) -> F32 | MultiVectors:
@@ -99,4 +108,10 @@ def _words(data: RetrievalSet) -> Other:
         float(np.mean([len(terms(query)) for query in data.queries])),
         float(np.mean([corpus.met(query) for query in data.queries])),
     )
-    return Other(found, lambda _: cost, lambda row, _: corpus.scores(data.queries[row]))
+    return Other(
+        found,
+        lambda _: cost,
+        lambda row, _: corpus.scores(data.queries[row]),
+        corpus.bytes / len(data.documents),
+        BM25,
+    )

@@ -26,13 +26,13 @@ from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.others import READS_PAIRS, other
 from hplus.evaluate.pools import pool_hash
 from hplus.evaluate.protocol import Protocol, load
-from hplus.evaluate.timing import TIMED, times
+from hplus.evaluate.timing import TIMED, Times, times
 from hplus.model import HPlus
 from hplus.progress import show_progress
 from hplus.units.terms import Terms
 
 # Raised when an experiment counts differently from before: cells of the old way are not taken up.
-EDITIONS = {"exact-count": 2, "budgets": 2, "shared-pool": 2}
+EDITIONS = {"views": 2, "exact-count": 2, "budgets": 2, "shared-pool": 2}
 
 
 def sample(data: RetrievalSet, count: int, seed: int) -> RetrievalSet:
@@ -60,7 +60,7 @@ def measure(
     baselines: Path | None = None,
     limit: int = 0,
     device: str | None = None,
-) -> tuple[results.Cell, dict[str, float]]:
+) -> tuple[results.Cell, Times]:
     """One cell and its times. Finished cells are kept in cache/cells and read again from there."""
     data = sample(data, protocol.sample, protocol.seeds[0])
     data = sample(data, limit, protocol.seeds[0])
@@ -95,12 +95,13 @@ def measure(
                     lines[line.name] = line
                     shown.advance(1)
             results.write(path, _cell(system, task, split, lab, lines))
-        spent = times(lab, own)
+        own_times = times(lab, own)
+        spent = {line: own_times[line] for line in results.read(path).lines}
         results.write_json(times_path, {"edition": TIMED, "times": spent})
     return results.read(path), spent
 
 
-def _read_times(path: Path) -> dict[str, float] | None:
+def _read_times(path: Path) -> Times | None:
     """Times that cannot be read, or are of an older edition, are taken again."""
     try:
         table = json.loads(path.read_text())
@@ -182,7 +183,7 @@ def run_config(
     note: Callable[[str], None],
     baselines: Path | None = None,
     device: str | None = None,
-) -> Iterator[tuple[Protocol, System, list[results.Cell], dict[str, dict[str, float]]]]:
+) -> Iterator[tuple[Protocol, System, list[results.Cell], dict[str, Times]]]:
     """Every protocol and system of a config, all its sets."""
     read: dict[str, RetrievalSet] = {}
 

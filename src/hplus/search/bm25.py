@@ -62,6 +62,15 @@ class BM25:
         """Pairs of a term and a document that has it."""
         return 0 if self._index is None else len(self._index.scores["data"])
 
+    @property
+    def bytes(self) -> int:
+        """Of postings, of where those of each term begin, and of the terms."""
+        if self._index is None:
+            return 0
+        scores, words = self._index.scores, self._index.vocab_dict
+        arrays = sum(scores[name].nbytes for name in ("data", "indices", "indptr"))
+        return int(arrays) + sum(len(word.encode()) for word in words)
+
     def met(self, query: str) -> int:
         """Postings that a query reads."""
         if self._index is None:
