@@ -5,7 +5,7 @@
                          importance.{weight, bias}
     idf.safetensors      idf f32[V]
     adapter.safetensors  LoRA under peft's names, merged at load
-    projection.safetensors  training only, not read here
+    projection.safetensors  training only; the laboratory reads it (`read_projection`)
     README.md            model card
 
 The fingerprint is a SHA-256 over the backbone's hashes, every file that changes an encoding and
@@ -155,6 +155,19 @@ def save(
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return target
+
+
+def read_projection(source: str | os.PathLike[str]) -> tuple[F32, F32] | None:
+    """W_T and b_T of eq:token_projection, where training has left them beside the heads.
+
+    No encoding depends on them: they are not in the fingerprint.
+    """
+    folder = _find(source)
+    digest = None if folder is None else _read_config(folder).get("projection")
+    if folder is None or digest is None:
+        return None
+    tensors = _read_tensors(folder / "projection.safetensors", digest)
+    return tensors["project.weight"], tensors["project.bias"]
 
 
 def _find(source: str | os.PathLike[str]) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -14,11 +15,14 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from hplus import Budget, HPlus, InputError
+from hplus.backbones.files import sha256
+from hplus.checkpoint import read_projection
+from hplus.errors import CheckpointError
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost
 from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
-from hplus.evaluate.exact import begins, read_projection, seeded
+from hplus.evaluate.exact import begins, seeded
 from hplus.evaluate.experiments import combinations_of_views, run, tune
 from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.metrics import ndcg
@@ -402,6 +406,8 @@ def test_an_orthogonal_projection_changes_nothing(
     arrays = {"project.weight": rotation.astype(np.float32),
               "project.bias": np.zeros(dim, np.float32)}  # fmt: skip
     save_file(arrays, tmp_path / "projection.safetensors")
+    config = {"projection": sha256(tmp_path / "projection.safetensors")}
+    (tmp_path / "config.json").write_text(json.dumps(config))
     assert read_projection(bench.model.checkpoint.source) is None
     monkeypatch.setattr(
         bench.model, "checkpoint", replace(bench.model.checkpoint, source=str(tmp_path))
@@ -409,6 +415,11 @@ def test_an_orthogonal_projection_changes_nothing(
     lines = {line.name: line.values for line in run(Lab(bench, protocol))}
     np.testing.assert_allclose(lines["model, projected"], lines["model, sum"], atol=1e-6)
     np.testing.assert_allclose(lines["tokens, projected"], lines["tokens, sum"], atol=1e-6)
+    content = bytearray((tmp_path / "projection.safetensors").read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "projection.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match="was changed or cut"):
+        read_projection(tmp_path)
 
 
 def test_vectors_are_scored_as_their_format_keeps_them(bench: Bench) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from safetensors.numpy import load_file
 
+from hplus.checkpoint import read_projection
 from hplus.evaluate import rescore
 from hplus.evaluate.controlled import feasible_counts, maxsim_of_prefixes
 from hplus.evaluate.cost import Cost, bytes_of
@@ -149,15 +148,6 @@ def ablations(lab: Lab) -> Iterator[Line]:
             threads=lab.bench.model.threads,
         )
         yield lab.line(own.line, found[0][0], lab.gate, _cost(lab, asked, held))
-
-
-def read_projection(checkpoint: str) -> tuple[F32, F32] | None:
-    """W_T and b_T of eq:token_projection, where training has left them beside the heads."""
-    file = Path(checkpoint) / "projection.safetensors"
-    if not file.is_file():
-        return None
-    arrays = load_file(file)
-    return arrays["project.weight"], arrays["project.bias"]
 
 
 def seeded(lab: Lab, rule: str) -> list[str]:

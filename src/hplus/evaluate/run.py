@@ -32,7 +32,7 @@ from hplus.progress import show_progress
 from hplus.units.terms import Terms
 
 # Raised when an experiment counts differently from before: cells of the old way are not taken up.
-EDITIONS = {"views": 2, "exact-count": 2, "budgets": 2, "shared-pool": 2}
+EDITIONS = {"ablations": 2, "views": 2, "exact-count": 2, "budgets": 2, "shared-pool": 2}
 
 
 def sample(data: RetrievalSet, count: int, seed: int) -> RetrievalSet:
