@@ -179,6 +179,9 @@ def test_a_protocol_s_times_are_apart(on_demo: Run, tmp_path: Path) -> None:
         ("set", ["--times", "t.json"], "--times goes with --protocol NAME"),
         ("set", ["--protocol", "full-corpus", "--times", "no/t.json"], "no is no folder"),
         ("set", ["--protocol", "full-corpus", "--runs", "r"], "--runs goes without --protocol"),
+        ("set", ["--protocol", "full-corpus", "--terms", "t.txt"], "does not use --terms"),
+        ("set", ["--protocol", "budgets", "--dev", "set:test"], "does not use --dev"),
+        ("set", ["--protocol", "budgets", "--baselines", "."], "does not use --baselines"),
         ("set", ["--protocol", "full-corpus", "--device", "nonsense"], "nonsense"),
     ],
 )
@@ -198,6 +201,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     write_set(Path("no-documents"), corpus="", queries=QUERIES, qrels=judged)
     write_set(Path("bare"), corpus=CORPUS, queries=QUERIES, qrels=judged)
     (Path("bare") / "corpus.jsonl").unlink()
+    Path("t.txt").write_text("heart failure\n")
     code, out, err = run("evaluate", "beir", folder, "--model", str(tiny_folder), *options)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")

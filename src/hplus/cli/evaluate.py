@@ -161,6 +161,13 @@ def _by_protocol(
     protocol = load(name)
     if times_file is not None and not times_file.parent.is_dir():
         raise InputError(f"--times {times_file}: {times_file.parent} is no folder")
+    for option, given, used in (
+        ("--terms", options["terms"], protocol.boundaries == "model+terms"),
+        ("--dev", dev, protocol.kind == "fusion"),
+        ("--baselines", options["baselines"], protocol.kind == "shared-pool"),
+    ):
+        if given and not used:
+            raise InputError(f"protocol {protocol.name} does not use {option}; leave it out")
     tuned: list[tuple[str, RetrievalSet]] = []
     for item in dev:
         where, _, part = item.rpartition(":")
