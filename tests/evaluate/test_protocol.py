@@ -64,6 +64,7 @@ def test_a_file_is_a_protocol_too(tmp_path: Path) -> None:
         (MINIMAL + 'gate_width = "wide"\n', "x: gate_width = 'wide' is of the wrong type"),
         (MINIMAL + "pools = 5\n", "x: pools = 5; a list is expected"),
         (MINIMAL + "pools = [0]\n", "x: pools has 0; numbers of 1 or more"),
+        (MINIMAL + "budgets = [8, 4]\n", "x: budgets ascend, each stated once"),
         (MINIMAL + "pools = []\n", "x: pools is empty"),
         (MINIMAL + "seeds = []\n", "x: seeds is empty"),
         (MINIMAL + "gate_width = 0\n", "x: gate_width and window are 1 or more"),

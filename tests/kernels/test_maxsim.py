@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hplus.kernels import implementation, maxsim, reference, weighted_maxsim
+from hplus.kernels import implementation, maxima, maxsim, reference, weighted_maxsim
 from hplus.kernels.reference import Rows, Scales
 from hplus.types import F32, F64, I64
 
@@ -132,6 +132,25 @@ def example(dtype: str = "f4", *, rows: int = 40, width: int = 24, columns: int 
 @given(case=cases())
 def test_agrees_with_the_reference(kernel: str, case: Case) -> None:
     assert_close(case, kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(case=cases())
+def test_maxima_are_what_is_weighed(kernel: str, case: Case) -> None:
+    """One unit of weight 1 scores its maximum; reference and kernel agree unit by unit."""
+    query, _, *documents = case.arguments()
+    found = maxima(query, *documents, kernel=kernel)
+    assert found.dtype == np.float32
+    assert found.shape == (len(case.starts), len(query))
+    expected = reference.maxima(query, *documents)
+    for unit in range(len(query)):
+        weights = np.zeros(len(query), np.float32)
+        weights[unit] = 1
+        alone = replace(case, weights=weights)
+        np.testing.assert_array_equal(found[:, unit], alone.scores(kernel))
+        difference = np.abs(found[:, unit].astype(np.float64) - expected[:, unit])
+        assert (difference <= bound(alone)).all()
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -264,6 +283,9 @@ def test_nothing_to_do(kernel: str, dtype: str) -> None:
     assert replace(case, query=case.query[:, :0]).scores(kernel).tolist() == [0] * 5
     no_rows = replace(case, vectors=case.vectors[:0], scales=None, starts=none, ends=none)
     assert no_rows.scores(kernel).tolist() == []
+    query, _, *documents = case.arguments()
+    assert maxima(query[:0], *documents, kernel=kernel).shape == (5, 0)
+    assert maxima(query, *documents[:2], none, none, kernel=kernel).shape == (0, 6)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -346,6 +368,12 @@ def test_the_compiled_kernel_takes_no_other_arrays() -> None:
     for scores in (fixed, np.zeros(4, np.float32), np.zeros(5), np.zeros(10, np.float32)[::2]):
         with pytest.raises(ValueError, match=r"scores"):
             score(*arguments, scores, False)
+    query, _, *documents = arguments
+    for count in (0, 5, 29, 31):  # six maxima for each of five documents
+        with pytest.raises(ValueError, match=r"scores of 6 a document"):
+            score(query, None, *documents, np.zeros(count, np.float32), False)
+    with pytest.raises(ValueError, match=r"scores of 0 a document"):
+        score(query[:0], None, *documents, np.zeros(5, np.float32), False)
     for query in (np.asfortranarray(arguments[0]), np.repeat(arguments[0], 2, axis=0)[::2]):
         with pytest.raises(ValueError, match="query must be a contiguous"):
             score(query, *arguments[1:], np.zeros(5, np.float32), False)
@@ -385,4 +413,4 @@ def test_the_implementation_can_be_forced() -> None:
 
 
 def test_the_example() -> None:
-    assert doctest.testmod(maxsim) == doctest.TestResults(failed=0, attempted=4)
+    assert doctest.testmod(maxsim) == doctest.TestResults(failed=0, attempted=6)

@@ -13,8 +13,8 @@ from itertools import product
 import numpy as np
 
 from hplus.evaluate.rescore import each_query
-from hplus.kernels import weighted_maxsim
-from hplus.types import F32, I64
+from hplus.kernels import maxima
+from hplus.types import F32, F64, I64
 from hplus.units.select import Kept
 
 
@@ -42,8 +42,9 @@ def maxsim_of_prefixes(
     """Normalised S_P of each query's candidates with the first units of each text, for each of
     several ways to count a query's units and each budget: f32[queries, documents], else -inf.
 
-    Both sides in order of importance; document_counts i64[documents, budgets] and each of
-    query_counts i64[queries, budgets]. weights: of the query units, in place of their importance.
+    Both sides in order of importance; document_counts i64[documents, budgets], budgets ascending,
+    and each of query_counts i64[queries, budgets]. weights: of the query units, in place of their
+    importance.
     """
     importance = queries.weights if weights is None else weights
     shape = (len(queries.offsets) - 1, len(documents.offsets) - 1)
@@ -51,20 +52,29 @@ def maxsim_of_prefixes(
     scores = [[np.full(shape, -np.inf, np.float32) for _ in budgets] for _ in query_counts]
 
     def one(row: int, own: I64) -> None:
-        first, last = queries.offsets[row : row + 2]
-        starts = documents.offsets[own]
+        units = slice(queries.offsets[row], queries.offsets[row + 1])
+        best = _maxima_of_prefixes(queries.vectors[units], documents, document_counts, own)
         for way, budget in product(range(len(query_counts)), budgets):
-            units = slice(first, min(last, first + query_counts[way][row, budget]))
-            raw = weighted_maxsim(
-                queries.vectors[units],
-                importance[units],
-                documents.vectors,
-                None,
-                starts,
-                starts + document_counts[own, budget],
-            )
-            total = importance[units].sum(dtype=np.float64)
+            count = query_counts[way][row, budget]
+            some = importance[units][:count].astype(np.float64)
+            total = some.sum()
+            raw = best[:, budget, :count] @ some
             scores[way][budget][row, own] = raw / total if total > 0 else 0
 
     each_query(one, pools, threads)
     return scores
+
+
+def _maxima_of_prefixes(query: F32, documents: Kept, counts: I64, own: I64) -> F64:
+    """Of every query unit over the first units of some documents, f64[documents, budgets, q].
+
+    Every unit is met once: a prefix has the maxima of the one before it and of what it adds.
+    """
+    ends = documents.offsets[own][:, None] + counts[own]  # [documents, budgets]
+    starts = np.concatenate([documents.offsets[own][:, None], ends[:, :-1]], axis=1)
+    found = maxima(query, documents.vectors, None, starts.ravel(), ends.ravel())
+    found = found.reshape(*ends.shape, len(query))
+    found[ends == starts] = -np.inf
+    best = np.maximum.accumulate(found, axis=1)
+    best[counts[own] == 0] = 0
+    return best.astype(np.float64)

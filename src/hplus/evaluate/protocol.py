@@ -194,6 +194,8 @@ def _check_fit(protocol: Protocol, where: str) -> None:
         wrong = [x for x in getattr(protocol, key) if type(x) is not int or x < 1]
         if wrong:
             raise InputError(f"{where}: {key} has {wrong[0]!r}; numbers of 1 or more are expected")
+    if list(protocol.budgets) != sorted(set(protocol.budgets)):
+        raise InputError(f"{where}: budgets ascend, each stated once")
     for share in protocol.shares:
         if not (isinstance(share, float | int) and 0 < share <= 1):
             raise InputError(f"{where}: shares has {share!r}; one lies above 0 and up to 1")

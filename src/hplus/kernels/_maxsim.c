@@ -42,7 +42,7 @@ typedef struct Plan {
 } Plan;
 
 typedef struct {
-    const char *vectors, *scales, *starts, *ends, *weights;
+    const char *vectors, *scales, *starts, *ends, *weights; /* no weights: maxima are wanted */
     char *scores;
     Py_ssize_t rows, stride, bytes, count;  /* of vectors; bytes of a row that are read */
     char scale_kind;                        /* 'f', 'e', or 0 for no scales */
@@ -375,6 +375,11 @@ static Py_ssize_t run(const Plan *plan, const Documents *documents)
             }
             plan->block(plan, rows, scales);
         }
+        if (!documents->weights) {
+            const Py_ssize_t size = plan->units * (Py_ssize_t)sizeof(float);
+            memcpy(documents->scores + j * size, plan->best, (size_t)size);
+            continue;
+        }
         double sum = 0;
         for (Py_ssize_t i = 0; i < plan->units; i++) {
             float weight;
@@ -408,7 +413,8 @@ static int look(PyObject *array, Py_buffer *view, const char *name, const char *
     return -1;
 }
 
-/* score(query, weights, vectors, scales or None, starts, ends, scores, portable) */
+/* score(query, weights or None, vectors, scales or None, starts, ends, scores, portable)
+   Without weights `scores` has the maxima of all units of the query for every document. */
 static PyObject *score(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -419,10 +425,10 @@ static PyObject *score(PyObject *module, PyObject *args)
     int portable;
     if (!PyArg_ParseTuple(args, "OOOOOOOp", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, &portable))
         return NULL;
-    const int scaled = a[SCALES] != Py_None;
+    const int scaled = a[SCALES] != Py_None, weighted = a[WEIGHTS] != Py_None;
     const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
     if (look(a[QUERY], v + QUERY, "query", "a contiguous f32 matrix", 2, "f", 0) < 0 ||
-        look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f", 0) < 0 ||
+        (weighted && look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f", 0) < 0) ||
         look(a[VECTORS], v + VECTORS, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
         (scaled && look(a[SCALES], v + SCALES, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
         look(a[STARTS], v + STARTS, "starts", i64, 1, "lq", 0) < 0 ||
@@ -431,16 +437,18 @@ static PyObject *score(PyObject *module, PyObject *args)
         goto done;
     const Py_ssize_t width = v[QUERY].shape[1], columns = v[VECTORS].shape[1];
     const Py_ssize_t rows = v[VECTORS].shape[0], count = v[STARTS].shape[0];
+    const Py_ssize_t units = v[QUERY].shape[0], each = weighted ? 1 : units; /* scores */
+    const Py_ssize_t room = v[SCORES].shape[0];
     if (width > columns || width > MAX_WIDTH)
         PyErr_Format(PyExc_ValueError, "query of %zd columns, vectors of %zd", width, columns);
-    else if (v[WEIGHTS].shape[0] != v[QUERY].shape[0])
-        PyErr_Format(PyExc_ValueError, "%zd query units, but %zd weights", v[QUERY].shape[0],
+    else if (weighted && v[WEIGHTS].shape[0] != units)
+        PyErr_Format(PyExc_ValueError, "%zd query units, but %zd weights", units,
                      v[WEIGHTS].shape[0]);
     else if (scaled && v[SCALES].shape[0] != rows)
         PyErr_Format(PyExc_ValueError, "%zd vectors, but %zd scales", rows, v[SCALES].shape[0]);
-    else if (v[ENDS].shape[0] != count || v[SCORES].shape[0] != count)
-        PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends and %zd scores", count,
-                     v[ENDS].shape[0], v[SCORES].shape[0]);
+    else if (v[ENDS].shape[0] != count || (each ? room % each || room / each != count : room))
+        PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends and %zd scores of %zd a document",
+                     count, v[ENDS].shape[0], room, each);
     else if (prepare(&plan, v + QUERY, v + VECTORS, portable) < 0)
         PyErr_NoMemory();
     else {

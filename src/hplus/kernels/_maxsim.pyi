@@ -6,7 +6,7 @@ AVX2: bool
 
 def score(
     query: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
+    weights: npt.NDArray[Any] | None,
     vectors: npt.NDArray[Any],
     scales: npt.NDArray[Any] | None,
     starts: npt.NDArray[Any],

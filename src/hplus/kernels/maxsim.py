@@ -27,7 +27,8 @@ from hplus.kernels import numpy_
 from hplus.kernels.reference import Rows, Scales
 from hplus.types import F32, I64
 
-Kernel = Callable[[F32, F32, Rows, Scales | None, I64, I64], F32]
+Kernel = Callable[[F32, F32 | None, Rows, Scales | None, I64, I64], F32]
+"""Scores f32[n]; without weights the maxima themselves, f32[n, q]."""
 
 # The widest query: sums of products of 16-bit and 8-bit codes must fit 32 bits.
 MAX_WIDTH = 65_536
@@ -82,6 +83,33 @@ def weighted_maxsim(
         return np.concatenate(list(parts))
 
 
+def maxima(
+    query: F32,
+    vectors: Rows,
+    scales: Scales | None,
+    starts: I64,
+    ends: I64,
+    *,
+    kernel: str | None = None,
+) -> F32:
+    """What `weighted_maxsim` weighs and sums: the maximum of every query unit over the rows of
+    every document, f32[n, q]; 0 without rows. On one thread.
+
+    >>> vectors = np.eye(3, dtype=np.float32)
+    >>> maxima(vectors[:2], vectors, None, np.array([0, 2, 3]), np.array([2, 3, 3])).tolist()
+    [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    _check(query, None, vectors, scales, starts, ends, 1)
+    run = KERNELS[implementation() if kernel is None else kernel]
+    query, scales = (
+        np.ascontiguousarray(query),
+        None if scales is None else np.ascontiguousarray(scales),
+    )
+    return run(
+        query, None, vectors, scales, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    )
+
+
 def implementation() -> str:
     """Which of KERNELS serves: "C, AVX2", "C, portable" or "numpy"."""
     return _CHOSEN
@@ -89,7 +117,7 @@ def implementation() -> str:
 
 def _check(
     query: F32,
-    weights: F32,
+    weights: F32 | None,
     vectors: Rows,
     scales: Scales | None,
     starts: I64,
@@ -97,7 +125,8 @@ def _check(
     threads: int,
 ) -> None:
     _is(query, "query", "an f32 matrix", 2, "f4")
-    _is(weights, "weights", "an f32 vector", 1, "f4")
+    if weights is not None:
+        _is(weights, "weights", "an f32 vector", 1, "f4")
     _is(vectors, "vectors", "an f32, f16 or int8 matrix", 2, "f4", "f2", "i1")
     if scales is not None:
         _is(scales, "scales", "an f32 or f16 vector or None", 1, "f4", "f2")
@@ -111,7 +140,7 @@ def _check(
         )
     if vectors.size and columns > 1 and vectors.strides[1] != vectors.itemsize:
         raise ValueError("the rows of vectors must be contiguous; pass np.ascontiguousarray of it")
-    if len(weights) != units:
+    if weights is not None and len(weights) != units:
         raise ValueError(f"query has {units} units, but there are {len(weights)} weights")
     if scales is not None and len(scales) != rows:
         raise ValueError(f"vectors have {rows} rows, but there are {len(scales)} scales")
@@ -144,11 +173,17 @@ def _kernels() -> dict[str, Kernel]:
 
     def compiled(portable: bool) -> Kernel:
         def score(
-            query: F32, weights: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
+            query: F32,
+            weights: F32 | None,
+            vectors: Rows,
+            scales: Scales | None,
+            starts: I64,
+            ends: I64,
         ) -> F32:
-            scores = np.empty(len(starts), np.float32)
+            each = 1 if weights is not None else len(query)
+            scores = np.empty(len(starts) * each, np.float32)
             _maxsim.score(query, weights, vectors, scales, starts, ends, scores, portable)
-            return scores
+            return scores if weights is not None else scores.reshape(len(starts), each)
 
         return score
 

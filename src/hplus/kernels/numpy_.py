@@ -17,9 +17,10 @@ _BLOCK = 1 << 19
 
 
 def weighted_maxsim(
-    query: F32, weights: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
+    query: F32, weights: F32 | None, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
 ) -> F32:
-    """As `hplus.kernels.weighted_maxsim`; BLAS may use threads of its own."""
+    """As `hplus.kernels.weighted_maxsim`, or without weights `maxima`; BLAS may use threads of its
+    own."""
     units, width = query.shape
     block = max(1, _BLOCK // max(units, width, 1))  # rows
     vectors = np.asarray(vectors)[:, :width]  # slices of a memmap are slow
@@ -50,6 +51,8 @@ def weighted_maxsim(
                 filled += b - a
         if held:
             take_maxima()
+        if weights is None:
+            return np.ascontiguousarray(best.T)
         scores = np.zeros(len(starts))
         for weight, maxima in zip(weights.astype(np.float64), best, strict=True):
             scores += weight * maxima

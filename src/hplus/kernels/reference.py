@@ -15,13 +15,19 @@ def weighted_maxsim(
     query: F32, weights: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
 ) -> F32:
     """As `hplus.kernels.weighted_maxsim`."""
-    scores = np.zeros(len(starts), np.float32)
+    best = maxima(query, vectors, scales, starts, ends).astype(np.float64)
+    scores: F32 = (best @ weights.astype(np.float64)).astype(np.float32)
+    return scores
+
+
+def maxima(query: F32, vectors: Rows, scales: Scales | None, starts: I64, ends: I64) -> F32:
+    """As `hplus.kernels.maxima`."""
+    best = np.zeros((len(starts), len(query)), np.float32)
     for document, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if start == end:
             continue
         units = vectors[start:end, : query.shape[1]].astype(np.float32)
         if scales is not None:
             units *= scales[start:end, None]
-        best = (query @ units.T).max(axis=1)
-        scores[document] = weights.astype(np.float64) @ best.astype(np.float64)
-    return scores
+        best[document] = (query @ units.T).max(axis=1)
+    return best
