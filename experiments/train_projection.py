@@ -1,11 +1,13 @@
 """A token projection on frozen states, by late interaction: for the ablation "projected".
 
-    python experiments/train_projection.py PAIRS… --apart-from SET… --cache states --work WORK \
-        --into src/hplus/checkpoints/mini
+    python experiments/train_projection.py PAIRS… --apart-from SET… --sample 150 --cache states \
+        --work WORK --into src/hplus/checkpoints/mini
 
 eq:token_projection with the contrastive part of its loss: every query token meets the best token of
 the passage, at full width and at the first 128 columns, as the ablation reads them. It starts from
-the identity, raw states; the backbone stays as it is. Stopped, it goes on after the last epoch.
+the identity, raw states; the backbone stays as it is. The notes of the checkpoint have both losses,
+of raw states and of every epoch. Stopped, it goes on after the last epoch. `ship.py` writes the
+checkpoint anew without it: run this afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,8 @@ from hplus.train.pairs import read_pairs
 from hplus.types import I64
 
 BATCH = 16
+# Beside four hard negatives of a query.
+RANDOM = 4
 WIDTH = 128
 TAU = 0.05
 # Of the queries, held out to choose the epoch.
@@ -55,14 +60,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pairs", nargs="+", type=Path)
     parser.add_argument("--apart-from", action="append", type=Path, default=[], metavar="SET")
-    parser.add_argument("--sample", type=int, default=300, help="pairs of each file")
+    parser.add_argument("--sample", type=int, default=150, help="pairs of each file")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="what resuming needs")
     parser.add_argument("--into", type=Path, required=True, help="the checkpoint to put it in")
     options = parser.parse_args()
     model = HPlus(str(options.into), long="cut")
     against = collect(text for folder in options.apart_from for text in texts_of(folder))
-    pairs = read_pairs(options.pairs, sample=options.sample, apart_from=against)
+    pairs = read_pairs(options.pairs, sample=options.sample, apart_from=against, others=RANDOM)
     queries = stored_states(model, pairs.queries, options.cache, progress="queries")
     documents = stored_states(model, pairs.documents, options.cache, progress="passages")
     module = Projection(model.dim)
@@ -96,7 +101,9 @@ def main() -> None:
     )  # fmt: skip
     head = module.head.project
     tensors = {"project.weight": head.weight, "project.bias": head.bias}
-    data = save({name: value.detach().numpy() for name, value in tensors.items()})
+    data = save(
+        {name: value.detach().numpy().astype(np.float16) for name, value in tensors.items()}
+    )
     (options.into / "projection.safetensors").write_bytes(data)
     path = options.into / "config.json"
     config = json.loads(path.read_text("utf-8"))
@@ -104,6 +111,7 @@ def main() -> None:
     config["notes"]["projection"] = {
         "about": "trained after the heads, for an ablation; search never reads it",
         "pairs": pairs.report,
+        "schedule": asdict(SCHEDULE),
         "raw_states": start,
         "curve": curve,
     }
@@ -120,7 +128,8 @@ def scores(
     module: Projection, queries: StoredStates, documents: StoredStates, rows: I64, groups: I64
 ) -> tuple[Tensor, Tensor]:
     """Mean over the query's tokens of the best similarity with each document of its group, [b, g]
-    at full width and at the first columns. A passage that several groups have is read once."""
+    at full width and at the first columns. All passages of the batch meet all its queries: one
+    product costs less than gathering every group's own."""
     met, places = np.unique(groups, return_inverse=True)
     places = places.reshape(groups.shape)
     told, inside = _padded(documents, met)
@@ -129,15 +138,11 @@ def scores(
     both = []
     for width in (told.shape[-1], WIDTH):
         told_vectors, asked_vectors = (normalize(x[..., :width], dim=-1) for x in (told, asked))
-        found = []
-        for row in range(len(rows)):
-            own = torch.from_numpy(places[row])
-            similar = torch.einsum(
-                "qd,gtd->gqt", asked_vectors[row, counted[row]], told_vectors[own]
-            )
-            best = similar.masked_fill(~inside[own][:, None, :], -1).amax(dim=2)
-            found.append(best.mean(dim=1))
-        both.append(torch.stack(found))
+        similar = asked_vectors.flatten(0, 1) @ told_vectors.flatten(0, 1).T  # [b q, m t]
+        similar = similar.unflatten(1, inside.shape).masked_fill(~inside, -1)
+        best = similar.amax(dim=2).unflatten(0, counted.shape) * counted[..., None]  # [b, q, m]
+        mean = best.sum(dim=1) / counted.sum(dim=1, keepdim=True)
+        both.append(mean.gather(1, torch.from_numpy(places)))
     return both[0], both[1]
 
 

@@ -81,6 +81,12 @@ def names(protocol: Protocol) -> list[str]:
             for gate in ([""] if view == "global" else [", own gate", ", frozen gate"])
         ],
         "fusion": ["G", "P", "L", "G+P", "G+L", "P+L", "G+P+L"],
+        "projection": [
+            f"{g}, {s} {b}"
+            for g in protocol.groupings
+            for s in ("raw", "projected")
+            for b in budgets
+        ],
         "ablations": sorted({s for c in protocol.contrasts for s in (c.ours, c.theirs)}),
     }
     return kinds[protocol.kind]

@@ -162,12 +162,18 @@ def read_projection(source: str | os.PathLike[str]) -> tuple[F32, F32] | None:
 
     No encoding depends on them: they are not in the fingerprint.
     """
-    folder = _find(source)
-    digest = None if folder is None else _read_config(folder).get("projection")
+    folder, digest = _find(source), projection_digest(source)
     if folder is None or digest is None:
         return None
     tensors = _read_tensors(folder / "projection.safetensors", digest)
-    return tensors["project.weight"], tensors["project.bias"]
+    weight, bias = (tensors[f"project.{name}"].astype(np.float32) for name in ("weight", "bias"))
+    return weight, bias
+
+
+def projection_digest(source: str | os.PathLike[str]) -> str | None:
+    """Which token projection lies beside the heads, if any does."""
+    folder = _find(source)
+    return None if folder is None else _read_config(folder).get("projection")
 
 
 def _find(source: str | os.PathLike[str]) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,18 @@ from hplus import InputError
 from hplus.evaluate.protocol import Contrast, load, names, parse
 
 MINIMAL = 'name = "x"\nquestion = "?"\nkind = "views"\n'
+EXACT = (
+    'name = "x"\nquestion = "?"\nkind = "{}"\ncounts = "exact"\nbudgets = [{}]\n'
+    'sides = ["{}"]\ngroupings = [{}]\n'
+)
 
 
 @pytest.mark.parametrize("name", names())
 def test_a_protocol_prints_as_its_own_specification(name: str) -> None:
     protocol = load(name)
     assert protocol.name == name
+    file = resources.files("hplus") / "evaluate" / "protocols" / f"{name}.toml"
+    assert file.read_text(encoding="utf-8") == str(protocol)  # nothing is left to a default
     assert parse(str(protocol), "again") == protocol
     assert parse(str(protocol), "again").hash == protocol.hash
 
@@ -45,7 +52,7 @@ def test_budgets_are_filled_in() -> None:
 
 def test_any_change_changes_the_hash() -> None:
     text = str(load("broad-deployed"))
-    assert parse(text.replace("1000", "999"), "x").hash != load("broad-deployed").hash
+    assert parse(text.replace("[1000]", "[999]"), "x").hash != load("broad-deployed").hash
 
 
 def test_a_file_is_a_protocol_too(tmp_path: Path) -> None:
@@ -66,6 +73,28 @@ def test_a_file_is_a_protocol_too(tmp_path: Path) -> None:
         (MINIMAL + "pools = [0]\n", "x: pools has 0; numbers of 1 or more"),
         (MINIMAL + "budgets = [8, 4]\n", "x: budgets ascend, each stated once"),
         (MINIMAL + "pools = []\n", "x: pools is empty"),
+        (MINIMAL + "pools = [5, 9]\n", "x: views measures one of pools, not several"),
+        (MINIMAL + "widths = [5, 9]\n", "x: views measures one of widths, not several"),
+        (MINIMAL + "resamples = 500\n", "x: resamples = 500; 10000 is expected"),
+        (MINIMAL + 'macros = ["most"]\n', "x: macros has 'most'; known: all, sensitivity"),
+        (MINIMAL + "grid = [-1.0]\n", "x: grid has -1.0; weights above 0 are expected"),
+        (MINIMAL.replace("views", "fusion"), "x: grid is empty"),
+        (
+            EXACT.format("ablations", "4, 8", "joint", '"model", "tokens"'),
+            "x: ablations measures one of budgets",
+        ),
+        (
+            EXACT.format("ablations", "4", "document", '"model", "tokens"'),
+            "x: sides of ablations are joint",
+        ),
+        (
+            EXACT.format("ablations", "4", "joint", '"model"'),
+            "x: groupings of ablations are model, tokens",
+        ),
+        (
+            EXACT.format("projection", "4", "joint", '"model", "random"'),
+            "x: projection has no groupings but",
+        ),
         (MINIMAL + "seeds = []\n", "x: seeds is empty"),
         (MINIMAL + "gate_width = 0\n", "x: gate_width and window are 1 or more"),
         (MINIMAL + 'sides = ["dokument"]\n', "x: sides has 'dokument'; known: joint, document"),

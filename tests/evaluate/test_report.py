@@ -264,7 +264,7 @@ def test_cells_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     ("content", "message"),
     [(None, "`hplus evaluate run` wrote"), ("{", "`hplus evaluate run` wrote"),
      ("[]", "`hplus evaluate run` wrote"),
-     ('{"format": 1}', "summary.json or times.json is"), ('{"format": 9}', "has the format 9")],
+     ('{"format": 2}', "summary.json or times.json is"), ('{"format": 9}', "has the format 9")],
 )  # fmt: skip
 def test_a_folder_that_is_no_report(tmp_path: Path, content: str | None, message: str) -> None:
     (tmp_path / "times.json").write_text("{}")

@@ -79,6 +79,7 @@ def _facts(found: list[Setting]) -> list[dict[str, Any]]:
 def _print_settings(title: str, found: list[Setting], taken: Setting) -> None:
     from rich.table import Table
 
+    from hplus.evaluate.budget import best_of
     from hplus.evaluate.statistics import paired_difference
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -101,12 +102,11 @@ def _print_settings(title: str, found: list[Setting], taken: Setting) -> None:
         "token pooling: as many vectors of clustered tokens.",
         style="grey50",
     )
-    policy = "" if taken.budget is None else f" --budget {taken.budget}"
-    best = max(found, key=lambda setting: float(setting.hybrid.mean()))
-    behind = paired_difference({"": taken.hybrid}, {"": best.hybrid})
+    behind = paired_difference({"": taken.hybrid}, {"": best_of(found).hybrid})
     low, high = 100 * behind.low, 100 * behind.high
     out.print(
         f"Take {taken}: the smallest within a point of the best "
         f"({100 * behind.mean:+.1f}, 95 % {low:+.1f} to {high:+.1f}).\n"
-        f"  hplus index SOURCE INDEX{policy} --width {taken.width} --format {taken.format}"
+        f"  hplus index SOURCE INDEX --budget {taken.budget} --width {taken.width} "
+        f"--format {taken.format}"
     )

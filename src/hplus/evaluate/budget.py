@@ -98,10 +98,16 @@ def efficient(found: Sequence[Setting]) -> list[Setting]:
 
 
 def recommend(found: Sequence[Setting]) -> Setting:
-    """The smallest setting within a point of the best."""
-    best = max(setting.hybrid.mean() for setting in found)
-    near = [s for s in found if 100 * (best - s.hybrid.mean()) <= SLACK]
+    """The smallest setting within a point of the best; of those with a budget, which an index can
+    be asked for."""
+    best = best_of(found).hybrid.mean()
+    near = [s for s in found if s.budget and 100 * (best - s.hybrid.mean()) <= SLACK]
     return min(near, key=lambda setting: setting.bytes)
+
+
+def best_of(found: Sequence[Setting]) -> Setting:
+    """The setting with a budget that has the highest mean of the hybrid."""
+    return max((s for s in found if s.budget), key=lambda setting: float(setting.hybrid.mean()))
 
 
 def _scores(bench: Bench, queries: Kept, documents: Kept, width: int, format: Format) -> F64:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from hplus.checkpoint import read_projection
+from hplus.errors import InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.controlled import feasible_counts, maxsim_of_prefixes
 from hplus.evaluate.cost import Cost, bytes_of
@@ -24,6 +26,7 @@ RANDOM = ("random", "histogram", "shuffled")
 # Groupings with as many units as are asked for; where nothing is asked, as many as these have.
 MADE_TO_COUNT = {"chunks": "model", "pooled": "tokens"}
 ABLATED = ("model", "tokens")
+SPACES = ("raw", "projected")
 
 
 @dataclass(frozen=True)
@@ -100,54 +103,49 @@ def exact_count(lab: Lab) -> Iterator[Line]:
 
 class Ablation(NamedTuple):
     """One way to choose and weigh units: by sum, mean or max of their tokens' importance, or
-    "uniform"; of raw states or of projected ones."""
+    "uniform"."""
 
     line: str
     rule: str
     selection: str = "sum"
     weighting: str = "sum"
-    projected: bool = False
 
 
-def ablations_of(lab: Lab) -> list[Ablation]:
-    """All that the checkpoint allows."""
-    found = []
-    for rule in ABLATED:
-        found.append(Ablation(f"{rule}, sum", rule))
-        found.append(Ablation(f"{rule}, query uniform", rule, weighting="uniform"))
-    for way in ("mean", "max"):
-        found.append(Ablation(f"model, query {way}", "model", weighting=way))
-        found.append(Ablation(f"model, selection {way}", "model", selection=way))
-    if read_projection(lab.bench.model.checkpoint.source) is not None:
-        found += [Ablation(f"{r}, projected", r, projected=True) for r in ABLATED]
-    return found
+ABLATIONS = (
+    *(Ablation(f"{rule}, sum", rule) for rule in ABLATED),
+    *(Ablation(f"{rule}, query uniform", rule, weighting="uniform") for rule in ABLATED),
+    *(Ablation(f"model, query {way}", "model", weighting=way) for way in ("mean", "max")),
+    *(Ablation(f"model, selection {way}", "model", selection=way) for way in ("mean", "max")),
+)
 
 
 def ablations(lab: Lab) -> Iterator[Line]:
-    """Query weights and choice of units; and the token projection in place of raw states, where
-    the checkpoint has one. All keep the same number of units in every text."""
+    """Query weights and choice of units. All keep the same number of units in every text."""
     counts = counted(lab, ABLATED)
-    asked, held = counts.asked[:, :1], counts.held[:, :1]
-    projection = read_projection(lab.bench.model.checkpoint.source)
-    importance = [lab.bench.importance(side, lab.importance) for side in lab.sides]
+    for own in ABLATIONS:
+        sides = [
+            _weighed(lab, side, cut, own.selection, own.weighting)
+            for side, cut in zip(lab.sides, counts.cuts[own.rule], strict=True)
+        ]
+        (scores,) = _of_prefixes(lab, counts, *sides)
+        yield lab.line(own.line, scores, lab.gate, _cost(lab, counts.asked, counts.held))
 
-    for own in ablations_of(lab):
-        through = projection if own.projected else None
-        (queries, weights), (documents, _) = (
-            _weighed(side, cut, of, lab.width, own.selection, own.weighting, through)
-            for side, cut, of in zip(lab.sides, counts.cuts[own.rule], importance, strict=True)
-        )
-        documents = replace(documents, vectors=lab.as_stored(documents.vectors))
-        found = maxsim_of_prefixes(
-            queries,
-            documents,
-            held,
-            [asked],
-            lab.gate,
-            weights=weights,
-            threads=lab.bench.model.threads,
-        )
-        yield lab.line(own.line, found[0][0], lab.gate, _cost(lab, asked, held))
+
+def projections(lab: Lab) -> Iterator[Line]:
+    """Raw states, and those of the token projection in their place (eq:token_projection), cut
+    alike and with the same number of units in every text."""
+    projection = read_projection(lab.bench.model.checkpoint.source)
+    if projection is None:
+        raise InputError(f"{lab.bench.model.recipe.name} has no token projection")
+    counts = counted(lab, lab.protocol.groupings)
+    for space, rule in product(SPACES, lab.protocol.groupings):
+        sides = [
+            _weighed(lab, side, cut, "sum", "sum", projection if space == "projected" else None)
+            for side, cut in zip(lab.sides, counts.cuts[rule], strict=True)
+        ]
+        for at, scores in enumerate(_of_prefixes(lab, counts, *sides)):
+            cost = _cost(lab, counts.asked[:, at], counts.held[:, at])
+            yield lab.line(f"{rule}, {space} {lab.protocol.budgets[at]}", scores, lab.gate, cost)
 
 
 def seeded(lab: Lab, rule: str) -> list[str]:
@@ -230,16 +228,29 @@ def lengths(cut: Bool, side: StoredStates) -> I64:
     return np.diff(partition(cut, side.tokens.offsets).offsets)
 
 
+def _of_prefixes(
+    lab: Lab, counts: Counts, asked: tuple[Kept, F32], held: tuple[Kept, F32]
+) -> list[F32]:
+    """Scores of the gate at every budget of both sides."""
+    (queries, weights), (documents, _) = asked, held
+    documents = replace(documents, vectors=lab.as_stored(documents.vectors))
+    threads = lab.bench.model.threads
+    (found,) = maxsim_of_prefixes(
+        queries, documents, counts.held, [counts.asked], lab.gate, weights=weights, threads=threads
+    )
+    return found
+
+
 def _weighed(
+    lab: Lab,
     side: StoredStates,
     cut: Bool,
-    importance: F32,
-    width: int,
     selection: str,
     weighting: str,
-    projection: tuple[F32, F32] | None,
+    projection: tuple[F32, F32] | None = None,
 ) -> tuple[Kept, F32]:
     """Units in the order of one reading of their tokens' importance, and weights by another."""
+    importance, width = lab.bench.importance(side, lab.importance), lab.width
     units = partition(cut, side.tokens.offsets)
     sums = unit_importance(importance, units)
     ways: dict[str, F32] = {
@@ -251,10 +262,10 @@ def _weighed(
     if projection is None:
         vectors = pool(side.states[:, :width].astype(np.float32), units, width)
     else:  # affine: the mean of the projections is the projection of the mean
-        matrix, bias = projection
+        matrix, bias = (part[:width] for part in projection)
         means = segment_sums(side.states.astype(np.float32), units.bounds)
-        means = means / np.diff(units.bounds).astype(np.float32)[:, None]
-        vectors = normalise((means @ matrix.T + bias)[:, :width])
+        means /= np.diff(units.bounds).astype(np.float32)[:, None]
+        vectors = normalise(means @ matrix.T + bias)
     chosen = ways[selection]
     kept = spend(ALL, vectors, chosen, spans_of_units(side.tokens, units), units.offsets)
     order = np.lexsort((-chosen, item_of_row(units.offsets)))

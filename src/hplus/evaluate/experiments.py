@@ -18,7 +18,7 @@ from hplus.errors import InputError
 from hplus.evaluate import pools as candidates
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost
-from hplus.evaluate.exact import ablations, exact_count
+from hplus.evaluate.exact import ablations, exact_count, projections
 from hplus.evaluate.lab import Lab, Line
 from hplus.evaluate.others import Other
 from hplus.evaluate.protocol import Protocol
@@ -27,8 +27,6 @@ from hplus.units.select import Budget, Kept, Policy, bring_to, spend
 
 POLICIES: tuple[Policy, ...] = ("drop", "merge")
 VIEWS = {"G": "global", "P": "phrase", "L": "lexical"}
-# Weights beside the 1 of the phrase view (or else of the first), tried on dev data.
-GRID = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def run(
@@ -53,6 +51,7 @@ def run(
             "full-corpus": full_corpus,
             "exact-count": exact_count,
             "ablations": ablations,
+            "projection": projections,
             "budgets": budgets,
         }
         yield from kinds[kind](lab)
@@ -202,6 +201,11 @@ def budgets(lab: Lab) -> Iterator[Line]:
             label = f"{share:.0%} of importance"
             yield line(f"model, {policy} to {label}", queries, adaptive)
             yield line(f"model, {policy} fixed, as {label}", queries, fixed)
+        # As many clusters of tokens as the adaptive budget leaves units, text by text.
+        own = np.diff(adaptive.offsets)
+        yield line(
+            f"tokens, ward as {label}", tokens, bring_to(own, "ward", every, joins[id(every)])
+        )
 
 
 def fusions(lab: Lab, alphas: Mapping[str, Mapping[str, float]]) -> Iterator[Line]:
@@ -234,7 +238,8 @@ def total(costs: Mapping[str, Cost], views: Iterable[str]) -> Cost:
 
 
 def tune(benches: Sequence[Bench], protocol: Protocol) -> dict[str, dict[str, float]]:
-    """Weights of every combination of views: the best macro on dev sets."""
+    """Weights of every combination of views, the best macro on dev sets: 1 for the phrase view
+    (or else the first), those of the protocol's grid for the others."""
     labs = [Lab(bench, protocol) for bench in benches]
     scores = [view_scores(lab)[0] for lab in labs]
     best: dict[str, dict[str, float]] = {}
@@ -244,7 +249,7 @@ def tune(benches: Sequence[Bench], protocol: Protocol) -> dict[str, dict[str, fl
         others = [view for view in of if view != anchor]
         tried = [
             {anchor: 1.0, **dict(zip(others, values, strict=True))}
-            for values in product(GRID, repeat=len(others))
+            for values in product(protocol.grid, repeat=len(others))
         ]
         macros = [
             np.mean(

@@ -49,7 +49,7 @@ def other(
     threads: int = 1,
 ) -> Other:
     """A baseline on a set; options as in `encode`. Documents' vectors are counted and scored as
-    `format` keeps them."""
+    `format` keeps them; of a multi-vector system there is no more than f16."""
     if baseline.kind == "cross-encoder":
         raise InputError(READS_PAIRS.format(baseline.name))
     if baseline.kind == "sparse":
@@ -71,9 +71,11 @@ def other(
         for side in (queries, documents)
     )
 
+    kept: Format = "f16" if format == "f32" and isinstance(documents, MultiVectors) else format
+
     def cost(pool: float) -> Cost:
         units, held = len(asked) / (len(rows) - 1), len(stored) / (len(offsets) - 1)
-        return maxsim_cost(units, held, pool, baseline.width, format)
+        return maxsim_cost(units, held, pool, baseline.width, kept)
 
     def rank(row: int, own: I64) -> F32:
         vectors = asked[rows[row] : rows[row + 1]].astype(np.float32)
@@ -91,7 +93,7 @@ def other(
 
 def _stored(documents: F32 | MultiVectors, format: Format) -> F32 | MultiVectors:
     if isinstance(documents, MultiVectors):
-        if format != "int8":  # they are f16 already
+        if format != "int8":
             return documents
         rounded = dequantise(*quantise(documents.vectors.astype(np.float32), format))
         return MultiVectors(rounded.astype(np.float16), documents.offsets)

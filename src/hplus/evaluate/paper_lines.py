@@ -33,6 +33,8 @@ _ABLATIONS = {
     "Phrase selection: sum vs. mean": ("model, sum", "model, selection mean"),
     "Phrase selection: sum vs. max": ("model, sum", "model, selection max"),
 }
+# Sets drawn anew from the source of the task of that name; the paper's own bears its capitals.
+_OWN_SAMPLES = ("medicalqa", "medicalqa-dev")
 _LOCAL = ("token", "phrase")
 _SYSTEMS = {
     "H+ Embedding MRL Token": "token",
@@ -102,6 +104,7 @@ def printed(label: str, *, cjk: bool) -> list[Printed]:
         "tab:fusion": _fusion,
         "tab:dimension_full19": _widths,
         "tab:shared_pool_external": _shared_pool,
+        "tab:projection_details": _projection,
     }
     if label == "tab:mechanism_analysis":
         return [_ablations(paper.table(f"{label}:b"))]
@@ -109,8 +112,9 @@ def printed(label: str, *, cjk: bool) -> list[Printed]:
 
 
 def same_task(ours: str, theirs: str) -> bool:
-    """Whether our set is the paper's task: the same name but for its capitals."""
-    return ours.casefold() == theirs.casefold()
+    """Whether our set is the paper's task: the same name, but for its capitals where the set is
+    not another sample of the same source."""
+    return ours == theirs or (ours.casefold() == theirs.casefold() and ours not in _OWN_SAMPLES)
 
 
 def _views(table: Table) -> Printed:
@@ -193,6 +197,23 @@ def _joint(rule: str, budget: int) -> tuple[str, str]:
 def _ablations(table: Table) -> Printed:
     differences = {_ABLATIONS[row["contrast"]]: _delta(row) for row in table.rows}
     return Printed(table.label, tuple(table.tasks), differences=differences)
+
+
+def _projection(table: Table) -> Printed:
+    macros: dict[str, float] = {}
+    differences = {}
+    for row in table.rows:
+        budget = row["budget"]
+        phrase, token = f"model, projected {budget}", f"tokens, projected {budget}"
+        macros |= {phrase: row["projected_phrase"], token: row["projected_token"]}
+        for sides, name, bounds in (
+            ((f"model, raw {budget}", f"tokens, raw {budget}"), "raw_phrase_minus_token", "raw"),
+            ((phrase, token), "projected_phrase_minus_token", "projected_token"),
+            ((phrase, f"ngrams-2, projected {budget}"), "projected_phrase_minus_bigram",
+             "projected_bigram"),
+        ):  # fmt: skip
+            differences[sides] = Delta(row[name], row[f"{bounds}_low"], row[f"{bounds}_high"])
+    return Printed(table.label, tuple(table.tasks), macros=macros, differences=differences)
 
 
 def _delta(row: Mapping[str, float], name: str = "") -> Delta:

@@ -25,13 +25,21 @@ KINDS = (
     "full-corpus",
     "exact-count",
     "ablations",
+    "projection",
     "fusion",
     "budgets",
 )
-# What binds the number of units, where it is not what a text has.
 # Groupings beside the rules of units/controls.py: see `Protocol` and `exact.py`.
 GROUPINGS = ("model", "random", "histogram", "shuffled", "chunks", "pooled")
-COUNTS = {"exact-count": "exact", "ablations": "exact", "budgets": "budget"}
+# What binds the number of units, where it is not what a text has.
+COUNTS = {
+    "exact-count": "exact",
+    "ablations": "exact",
+    "projection": "exact",
+    "budgets": "budget",
+}
+RESAMPLES = 10_000
+MACROS = ("all", "sensitivity", "english", "chinese", "non-cjk")
 _FOLDER = resources.files("hplus") / "evaluate" / "protocols"
 
 
@@ -60,8 +68,9 @@ class Protocol:
     widths: columns of local vectors. counts: "natural", "exact" (eq:exact_count) or "budget".
     sides: which side a budget binds, "joint" or "document". groupings: rules of units/controls.py,
     "model", "histogram", "shuffled", "chunks" and "pooled" (token pooling); those that are random
-    run with every seed and are averaged query by query. contrasts: the Holm families. sample:
-    queries at most, drawn by the first seed.
+    run with every seed and are averaged query by query. contrasts: the Holm families. resamples:
+    of the bootstrap. grid: weights tried on dev data, on so many queries of a set (dev_sample).
+    sample: queries at most, drawn by the first seed.
     """
 
     name: str
@@ -81,11 +90,14 @@ class Protocol:
     groupings: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (13, 42, 2027, 3407, 9001)
     contrasts: tuple[Contrast, ...] = ()
-    macros: tuple[str, ...] = ("all", "sensitivity", "english", "chinese", "non-cjk")
+    macros: tuple[str, ...] = MACROS
     text: str = "title text"
     window: int = 256
     format: Format = "f32"
     metric: str = "ndcg@10"
+    resamples: int = RESAMPLES
+    grid: tuple[float, ...] = ()
+    dev_sample: int = 0
     sample: int = 0
 
     def __str__(self) -> str:
@@ -176,6 +188,8 @@ def parse(text: str, where: str) -> Protocol:
 _NEEDED = {
     "exact-count": ["budgets", "sides", "groupings"],
     "ablations": ["budgets"],
+    "projection": ["budgets", "groupings"],
+    "fusion": ["grid"],
     "shared-pool": ["sources"],
 }
 
@@ -194,6 +208,27 @@ def _check_fit(protocol: Protocol, where: str) -> None:
         wrong = [x for x in getattr(protocol, key) if type(x) is not int or x < 1]
         if wrong:
             raise InputError(f"{where}: {key} has {wrong[0]!r}; numbers of 1 or more are expected")
+    for key, kind in (("pools", "pool-sizes"), ("widths", "widths")):
+        if len(getattr(protocol, key)) > 1 and protocol.kind != kind:
+            raise InputError(f"{where}: {protocol.kind} measures one of {key}, not several")
+    if protocol.kind == "ablations" and len(protocol.budgets) > 1:
+        raise InputError(f"{where}: ablations measures one of budgets, not several")
+    for key, kinds, only in (
+        ("groupings", ("ablations",), ("model", "tokens")),
+        ("sides", ("ablations", "projection"), ("joint",)),
+    ):
+        if protocol.kind in kinds and getattr(protocol, key) != only:
+            raise InputError(f"{where}: {key} of {protocol.kind} are {', '.join(only)}")
+    if protocol.kind == "projection" and not {*GROUPINGS[1:]}.isdisjoint(protocol.groupings):
+        raise InputError(f"{where}: projection has no groupings but the model's and fixed rules")
+    if protocol.resamples != RESAMPLES:
+        raise InputError(f"{where}: resamples = {protocol.resamples}; {RESAMPLES} is expected")
+    strange = [name for name in protocol.macros if name not in MACROS]
+    if strange:
+        raise InputError(f"{where}: macros has {strange[0]!r}; known: {', '.join(MACROS)}")
+    for weight in protocol.grid:
+        if not (isinstance(weight, float | int) and weight > 0):
+            raise InputError(f"{where}: grid has {weight!r}; weights above 0 are expected")
     if list(protocol.budgets) != sorted(set(protocol.budgets)):
         raise InputError(f"{where}: budgets ascend, each stated once")
     for share in protocol.shares:

@@ -44,7 +44,7 @@ from hplus.evaluate.tables import (
 )
 from hplus.evaluate.verdicts import sentences
 
-FORMAT = 1
+FORMAT = 2
 Groups = Sequence[tuple[Protocol, Mapping[str, Sequence[Cell]]]]
 # Protocol -> system -> task -> line -> measure -> value.
 Times = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]]
@@ -68,8 +68,9 @@ _TIMING = (
     "What a line has on disk is the same everywhere; times are of this machine and this run, "
     "whatever else it was doing. Means in which every task weighs the same, then P50 / P95 of each "
     "task. KB on disk (1,000 bytes a document): the line's views in the file of an index, with "
-    "importance, spans and offsets; an index has 28 bytes a document besides. documents/s: "
-    "encoded, all views in one pass, on all cores. P50 and P95: milliseconds to score one query on "
+    "importance, spans and offsets; an index has 28 bytes a document besides, and lists of units "
+    "where they are many. documents/s: encoded as the checkpoint's recipe has it, all views in one "
+    "pass, on all cores. P50 and P95: milliseconds to score one query on "
     "one thread, without encoding it, of 50 queries. Global, lexical and systems that give "
     "candidates meet every document, the others their candidates. Lines that read and compute the "
     "same are timed once."

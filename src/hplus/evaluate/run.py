@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hplus.checkpoint import projection_digest
 from hplus.errors import InputError
 from hplus.evaluate import results
 from hplus.evaluate.baselines import available, cut_at, named
@@ -32,7 +33,7 @@ from hplus.progress import show_progress
 from hplus.units.terms import Terms
 
 # Raised when an experiment counts differently from before: cells of the old way are not taken up.
-EDITIONS = {"ablations": 2, "views": 2, "exact-count": 2, "budgets": 2, "shared-pool": 2}
+EDITIONS = {"ablations": 3, "views": 2, "exact-count": 2, "budgets": 3, "shared-pool": 2}
 
 
 def sample(data: RetrievalSet, count: int, seed: int) -> RetrievalSet:
@@ -71,7 +72,7 @@ def measure(
     spent = _read_times(times_path)
     if not path.exists() or spent is None:
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
-        _check_inputs(protocol, terms, dev(), others, baselines)
+        _check_inputs(protocol, model, terms, dev(), others, baselines)
         lab = Lab(Bench(model, data, cache, terms), protocol)
         own = {
             name: other(
@@ -87,7 +88,9 @@ def measure(
         if not path.exists():
             alphas = {}
             if protocol.kind == "fusion":
-                some = (Bench(model, sample(found, 300, 13), cache, terms) for _, found in dev())
+                seed = protocol.seeds[0]
+                chosen = (sample(found, protocol.dev_sample, seed) for _, found in dev())
+                some = (Bench(model, found, cache, terms) for found in chosen)
                 alphas = tune(list(some), protocol)
             lines = {}
             with show_progress(f"{protocol.name}, {task}, lines", None) as shown:
@@ -144,6 +147,8 @@ def _cell_name(
     key = [protocol.hash, system.name, settings, model.fingerprint, used, results.data_hash(data)]
     if protocol.kind == "fusion":
         key += [results.data_hash(found) for _, found in dev()]
+    if protocol.kind == "projection":
+        key.append(projection_digest(model.checkpoint.source) or "")
     if protocol.kind in EDITIONS:
         key.append(str(EDITIONS[protocol.kind]))
     if protocol.format != "f32":
@@ -155,6 +160,7 @@ def _cell_name(
 
 def _check_inputs(
     protocol: Protocol,
+    model: HPlus,
     terms: Terms | None,
     dev: list[tuple[str, RetrievalSet]],
     others: list[str],
@@ -164,6 +170,11 @@ def _check_inputs(
     if protocol.boundaries == "model+terms" and terms is None:
         raise InputError(
             f"protocol {protocol.name} is CRF with terminology: give --terms FILE, one term a line"
+        )
+    if protocol.kind == "projection" and projection_digest(model.checkpoint.source) is None:
+        raise InputError(
+            f"protocol {protocol.name}: {model.recipe.name} has no token projection; "
+            "experiments/train_projection.py trains one"
         )
     if protocol.kind == "fusion" and not dev:
         raise InputError("fusion weights are tuned on dev data: give --dev DIR:SPLIT")

@@ -16,7 +16,7 @@ import numpy as np
 
 from hplus.evaluate import rescore
 from hplus.evaluate.cost import bytes_of, lexical_file, units_file
-from hplus.evaluate.exact import ABLATED, ablations_of, counted
+from hplus.evaluate.exact import ABLATED, ABLATIONS, SPACES, counted
 from hplus.evaluate.experiments import (
     POLICIES,
     VIEWS,
@@ -64,6 +64,7 @@ def workloads(lab: Lab, others: Mapping[str, Other] | None = None) -> Works:
         "fusion": _fusions,
         "exact-count": _exact_count,
         "ablations": _ablations,
+        "projection": _projection,
         "budgets": _budgets,
     }
     yield from kinds[lab.protocol.kind](lab)
@@ -159,10 +160,27 @@ def _ablations(lab: Lab) -> Works:
     kept = bring_to(held, "drop", documents)
     asked = bring_to(counts.asked[:, 0], "drop", queries)
     score = _maxsim(asked, _stored(lab, kept), lab.gate)
-    for own in ablations_of(lab):
+    for own in ABLATIONS:
         spans = _spans(lab, counts.cuts[own.rule][1])
         lost = len(spans) - len(kept.weights)
         yield own.line, Work(score, _file(lab, lab.width, len(kept.weights), spans, lost))
+
+
+def _projection(lab: Lab) -> Works:
+    counts = counted(lab, lab.protocol.groupings)
+    queries, documents = _tokens(lab)
+    spans = {rule: _spans(lab, cut[1]) for rule, cut in counts.cuts.items()}
+    works: dict[tuple[str, int], Work] = {}
+    for at, budget in enumerate(lab.protocol.budgets):
+        kept = bring_to(counts.held[:, at], "drop", documents)
+        asked = bring_to(counts.asked[:, at], "drop", queries)
+        score = _maxsim(asked, _stored(lab, kept), lab.gate)
+        for rule, own in spans.items():
+            lost = len(own) - len(kept.weights)
+            file = _file(lab, lab.width, len(kept.weights), own, lost)
+            works[rule, budget] = Work(score, file)
+    for space, rule, budget in product(SPACES, spans, lab.protocol.budgets):
+        yield f"{rule}, {space} {budget}", works[rule, budget]
 
 
 def _budgets(lab: Lab) -> Works:
@@ -193,6 +211,7 @@ def _budgets(lab: Lab) -> Works:
         for policy in POLICIES:
             yield f"model, {policy} to {label}", work(model, adaptive, policy)
             yield f"model, {policy} fixed, as {label}", work(model, fixed, policy)
+        yield f"tokens, ward as {label}", work(tokens, adaptive, "ward")
 
 
 def _three(lab: Lab) -> dict[str, Work]:
