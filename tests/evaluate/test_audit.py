@@ -656,9 +656,10 @@ def test_constructions(mini: HPlus, items: list[Item], cache: Path) -> None:
     begins = cut(mini.checkpoint.crf, stored)
     made = constructions(stored.tokens, begins)
     assert list(made) == [
-        "crf", "whole words", "whitespace words", "random", "bigrams", "trigrams", "equal chunks"
+        "crf", "whole words", "content-word runs", "whitespace words", "random", "bigrams",
+        "trigrams", "equal chunks"
     ]  # fmt: skip
-    assert [len(runs) for runs in made.values()] == [1, 1, 1, len(SEEDS), 1, 1, 1]
+    assert [len(runs) for runs in made.values()] == [1, 1, 1, 1, len(SEEDS), 1, 1, 1]
     units = {name: units_of(stored.tokens, runs[0]) for name, runs in made.items()}
     counts = [len(own) for own in units["crf"]]
     assert [len(own) for own in units["equal chunks"]] == counts
@@ -753,7 +754,7 @@ def test_the_summary(mini: HPlus, items: list[Item], cache: Path) -> None:
     assert page.count("| crf |") == 2
     assert "No row teacher: it needs a file of labels (--teacher)." in page
     assert "Cohen's kappa 0.527 (undefined for 1)" in page
-    assert "Holm's family: the CRF against the 6 other constructions." in page
+    assert "Holm's family: the CRF against the 7 other constructions." in page
     assert all(len(line) == len(COLUMNS) for line in table(summary))
 
 

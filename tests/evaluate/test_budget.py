@@ -15,7 +15,9 @@ from hplus import HPlus
 from hplus.evaluate import rescore
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.budget import Setting, efficient, recommend, settings
+from hplus.evaluate.budget_report import VIEWS, advice, facts, page, picture
 from hplus.evaluate.data import demo_folder, read_beir
+from hplus.evaluate.page import markdown
 from hplus.evaluate.run import sample
 from hplus.units.select import Budget
 
@@ -107,3 +109,23 @@ def test_token_pooling_beside_every_setting(tiny_folder: Path, tmp_path: Path) -
             scores[query] = [(asked @ own.T).max(axis=1).mean() for own in vectors]
         expected = bench.ndcg10(bench.pooled(scores.astype(np.float32)))
         np.testing.assert_allclose(setting.pooled, expected, atol=1e-6)
+
+
+def test_the_page_of_a_set(tiny_folder: Path, tmp_path: Path) -> None:
+    """Intervals hold their means; every curve rises; the advice names the setting to take."""
+    data = sample(read_beir(demo_folder("en")), 5, 13)
+    bench = Bench(HPlus(tiny_folder, long="cut"), data, tmp_path)
+    found = efficient(list(settings(bench, budgets=(4, 8))))
+    measured = facts(found)
+    for setting, own in zip(found, measured, strict=True):
+        for view in VIEWS:
+            assert own[view]["mean"] == pytest.approx(getattr(setting, view).mean())
+            assert own[view]["low"] <= own[view]["mean"] <= own[view]["high"]
+    assert str(recommend(found)) in advice(found)
+    drawn = picture("x", found, measured)
+    assert drawn.svg == picture("x", found, measured).svg  # the same bytes
+    about = {"set": "demo", "split": "test", "queries": 5, "model": "tiny", "fingerprint": "0" * 64,
+             "units": "runs", "importance": "idf"}  # fmt: skip
+    text = markdown([*page(about, found), drawn])
+    assert "plots/x.svg" in text
+    assert text.count("units of width") == 1 + sum(setting.efficient for setting in found)

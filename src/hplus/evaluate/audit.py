@@ -1,4 +1,4 @@
-"""The boundary audit: eight ways of cutting texts, held against what people marked.
+"""The boundary audit: ways of cutting texts, held against what people marked.
 
 For each construction: boundary F1 (mean over items), exact and multi-token span F1 and term
 recall (over all items together), and how many items show each kind of error. The CRF is then
@@ -7,7 +7,7 @@ retrieve: `gain_correlation` puts it beside what each query gains by Phrase over
 
 Length-matched random spans draw from the CRF's own histogram of lengths on the same texts, and
 every figure of theirs is the mean over five seeds. Equal chunks are, in each text, as many as the
-CRF has units there.
+CRF has units there. Content-word runs are what is cut before there is a CRF.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ def constructions(
         made["teacher"] = [_taught(tokens, teacher)]
     return made | {
         "whole words": [controls.whole_words(tokens)],
+        "content-word runs": [controls.content_word_runs(tokens)],
         "whitespace words": [controls.whole_words_by_whitespace(tokens)],
         "random": [controls.histogram_random(tokens, histogram, seed) for seed in SEEDS],
         "bigrams": [controls.ngrams(tokens, 2)],

@@ -88,6 +88,24 @@ def draw(summary: Summary, name: str, system: str) -> list[Picture]:
     return found
 
 
+def budget_curves(curves: Curves, taken: tuple[float, float], name: str) -> Picture:
+    """Views over KB a document, and the setting to take: its KB and its nDCG@10 in points."""
+    with _settings():
+        figure = _figure(7.2, 3.8)
+        axes = figure.subplots()
+        _draw_curves(axes, curves)
+        axes.plot(*taken, marker="o", markersize=11, markerfacecolor="none", color="#000000",
+                  linestyle="none", label="to take")  # fmt: skip
+        _log_sizes(axes)
+        axes.set(xlabel="KB (1,000 bytes) of unit vectors a document",
+                 ylabel="nDCG@10 (points of 100)")  # fmt: skip
+        _legend(figure, axes)
+        caption = (
+            "Of each view the settings than which none is better and no larger, with 95 % bands."
+        )
+        return Picture(name, caption, _svg(figure), _png(figure))
+
+
 def efficient(rows: Sequence[Row]) -> list[Row]:
     """Of rows with cost and mean: those than which none is better and no larger, by bytes."""
     best: list[Row] = []
@@ -241,9 +259,7 @@ def _bytes(_: Summary, rows: list[Row]) -> Figure | None:
         xs, ys = [_size(row) for row in others], [_mean(row) for row in others]
         axes.plot(xs, ys, linestyle="none", marker="o", color="#7F7F7F", markerfacecolor="none",
                   label="other lines")  # fmt: skip
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
+    _log_sizes(axes)
     axes.set(xlabel="KB (1,000 bytes) of vectors a document", ylabel=_QUALITY)
     _legend(figure, axes)
     return figure
@@ -286,6 +302,13 @@ def _log_ticks(axes: Axes, curves: Curves) -> None:
     axes.set_xscale("log")
     axes.set_xticks(xs, [f"{x:,.0f}" for x in xs])
     axes.set_xticks([], minor=True)
+
+
+def _log_sizes(axes: Axes) -> None:
+    """A logarithmic axis with plain numbers."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:e}"[0] in "25" else "")
 
 
 def _legend(figure: Figure, *panels: Axes) -> None:
