@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
@@ -18,8 +23,10 @@ from hplus import Budget, HPlus, InputError
 from hplus.backbones.files import sha256
 from hplus.checkpoint import read_projection
 from hplus.errors import CheckpointError
-from hplus.evaluate import rescore
+from hplus.evaluate import exact, rescore
+from hplus.evaluate.audit import units_of
 from hplus.evaluate.beir import Bench
+from hplus.evaluate.controlled import maxsim_of_prefixes
 from hplus.evaluate.cost import Cost
 from hplus.evaluate.data import RetrievalSet, demo_folder, read_beir
 from hplus.evaluate.exact import begins, seeded
@@ -32,6 +39,7 @@ from hplus.evaluate.protocol import Protocol, load, names
 from hplus.evaluate.workload import workloads
 from hplus.states_file import StoredStates
 from hplus.types import F32, I64, Bool
+from hplus.units.select import Kept
 from hplus.units.terms import Terms
 
 ALPHAS = {
@@ -224,6 +232,67 @@ def test_exact_counts_by_brute_force(bench: Bench) -> None:
             np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=f"{rule} {side} {at}")
 
 
+# fmt: off
+WORDS = ["type", "2", "diabetes", ",", "HbA1c", "and", "5", "mg/kg", "of", "metformin", "in",
+         "急性肾损伤", "患者", "(", "n", "=", "12", ")", "."]
+# fmt: on
+texts = st.lists(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join),
+    min_size=2,
+    max_size=4,
+    unique=True,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=20)
+@given(queries=texts, documents=texts)
+def test_every_rule_keeps_the_exact_count_in_every_text(
+    tiny_folder: Path, queries: list[str], documents: list[str]
+) -> None:
+    """eq:exact_count: what is scored has C_x(B) units of every text, by every rule and seed."""
+    sides = [[f"{kind}{i}" for i in range(len(own))]
+             for kind, own in (("q", queries), ("d", documents))]  # fmt: skip
+    judged = {name: {"d0": 1} for name in sides[0]}
+    data = RetrievalSet(sides[1], documents, sides[0], queries, judged)
+    protocol = replace(small("exact-count"), budgets=(1, 3, 7), contrasts=())
+    scored: tuple[Counter[tuple[int, ...]], ...] = (Counter(), Counter())
+    plain = Lab.scores
+
+    def note(own: Kept, theirs: Kept, most: Sequence[I64 | int] = (99, 99)) -> None:
+        for counter, kept, at_most in zip(scored, (own, theirs), most, strict=True):
+            counter[tuple(np.minimum(np.diff(kept.offsets), at_most).tolist())] += 1
+
+    def prefixes(
+        own: Kept, theirs: Kept, held: I64, ways: list[I64], *rest: Any, **named: Any
+    ) -> list[list[F32]]:
+        for way, b in product(ways, range(held.shape[1])):
+            note(own, theirs, (way[:, b], held[:, b]))
+        return maxsim_of_prefixes(own, theirs, held, ways, *rest, **named)
+
+    def scores(self: Lab, own: Kept, theirs: Kept) -> F32:
+        note(own, theirs)
+        return plain(self, own, theirs)
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        lab = Lab(Bench(HPlus(tiny_folder, long="cut"), data, Path(folder)), protocol)
+        patch.setattr(exact, "maxsim_of_prefixes", prefixes)
+        patch.setattr(Lab, "scores", scores)
+        list(run(lab))
+        rules = [name for rule in protocol.groupings for name in seeded(lab, rule)]
+        cut = [name for name in rules if name not in ("chunks", "pooled")]
+        least = [
+            np.min([[len(own) for own in units_of(side.tokens, begins(lab, side, name))]
+                    for name in cut], axis=0)
+            for side in lab.sides
+        ]  # fmt: skip
+    asked, held = (
+        Counter(tuple(np.minimum(own, b).tolist()) for b in protocol.budgets for _ in rules)
+        for own in least
+    )
+    assert not asked - scored[0]  # queries, where the budget is joint
+    assert scored[1] == held + held  # documents, under joint budgets and under their own
+
+
 def ndcg_by_hand(bench: Bench, lab: Lab, row: int, asked: Any, held: Any) -> float:
     scores = {}
     for document in lab.gate[row]:
@@ -376,6 +445,21 @@ def test_uniform_weights_by_hand(bench: Bench) -> None:
     uniform = rescore.maxsim_by(queries, documents, [np.ones_like(queries.weights)])[0]
     np.testing.assert_allclose(lines["model, query uniform"], lab.values(uniform, lab.gate))
     assert len(tokens[0].weights) >= len(queries.weights)
+
+
+def test_scores_of_tokens_are_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the next system, and for no other width, format or candidates."""
+    lab = Lab(bench, small("broad-deployed"))
+    found = {width: lab.token(width)[0] for width in (4, 8)}
+    assert not np.array_equal(found[4], found[8])
+    fewer = lab.token(8, lab.gate[:, :3])[0]
+    assert np.isneginf(fewer).sum() > np.isneginf(found[8]).sum()
+    monkeypatch.setattr(rescore, "maxsim_of_pools", None)  # nothing is scored again
+    for width, scores in found.items():
+        again = Lab(bench, small("broad-deployed")).token(width)[0]
+        np.testing.assert_array_equal(again, scores)
+    with pytest.raises(TypeError):
+        Lab(bench, replace(small("broad-deployed"), format="int8")).token(8)
 
 
 def test_pools(bench: Bench) -> None:

@@ -177,7 +177,8 @@ def budgets(lab: Lab) -> Iterator[Line]:
 
     def line(name: str, asked: Kept, held: Kept) -> Line:
         cost = lab.cost(asked, held, lab.width)
-        return lab.line(name, lab.scores(asked, held), lab.gate, cost)
+        scores = lab.scores(asked, held, once=asked is tokens)
+        return lab.line(name, scores, lab.gate, cost)
 
     def spent(held: Kept, budget: Budget) -> Kept:
         known = joins[id(held)]

@@ -10,6 +10,7 @@ import numpy as np
 from hplus.errors import InputError
 from hplus.evaluate import pools as candidates
 from hplus.evaluate import rescore
+from hplus.evaluate.array_cache import kept
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost, cost_of, global_cost, lexical_cost
 from hplus.evaluate.protocol import Protocol
@@ -103,7 +104,9 @@ class Lab:
 
     def token(self, width: int, pools: Sequence[I64] | I64 | None = None) -> tuple[F32, Cost]:
         """Late interaction over all tokens, every query token counting once."""
-        return self.local("tokens", width, "uniform", pools)
+        queries, documents = (self.kept(side, "tokens", width, "uniform") for side in self.sides)
+        scores = self.scores(queries, documents, pools, once=True)
+        return scores, self.cost(queries, documents, width)
 
     def lexical(self) -> tuple[F32, Cost]:
         """S_L of every query and document, and what its postings cost."""
@@ -113,13 +116,34 @@ class Lab:
         return scores, lexical_cost(queries, documents, vocabulary)
 
     def scores(
-        self, queries: Kept, documents: Kept, pools: Sequence[I64] | I64 | None = None
+        self,
+        queries: Kept,
+        documents: Kept,
+        pools: Sequence[I64] | I64 | None = None,
+        *,
+        once: bool = False,
     ) -> F32:
-        """Normalised S_P of each query's candidates, by default those of the gate."""
+        """Normalised S_P of each query's candidates, by default those of the gate.
+
+        once: keep them in the cache. Tokens are alike whatever a system makes of them: the next
+        one need not score them again.
+        """
         pools = self.gate if pools is None else pools
+        stored = self.as_stored(documents.vectors)
         threads = self.bench.model.threads
-        documents = replace(documents, vectors=self.as_stored(documents.vectors))
-        return rescore.maxsim_of_pools(queries, documents, pools, threads=threads)
+
+        def make() -> F32:
+            units = replace(documents, vectors=stored)
+            return rescore.maxsim_of_pools(queries, units, pools, threads=threads)
+
+        if not once:
+            return make()
+        sizes = np.array([len(own) for own in pools])
+        made_from: list[F32 | I64] = [
+            *(queries.vectors, queries.weights, queries.offsets, stored, documents.offsets),
+            *(sizes, np.concatenate(list(pools))),
+        ]
+        return kept(self.bench.cache / "scores", made_from, make)
 
     def cost(self, queries: Kept, documents: Kept, width: int) -> Cost:
         n, asked = len(self.bench.ids), len(self.bench.data.queries)

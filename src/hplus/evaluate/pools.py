@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import safetensors
-from safetensors.numpy import save_file
 
-from hplus.errors import InputError
+from hplus.evaluate.array_cache import kept
 from hplus.evaluate.metrics import oracle_ndcg, recall
 from hplus.types import F32, I64
 
@@ -30,31 +27,14 @@ def best(scores: F32, ids: npt.NDArray[Any], count: int, folder: Path) -> I64:
     Kept in `folder` under the hash of scores, ids and count: every protocol that asks for the same
     candidates reads the same file.
     """
-    named = hashlib.sha256("\0".join([str(count), *ids.tolist()]).encode("utf-8", "surrogatepass"))
-    named.update(np.ascontiguousarray(scores).data)
-    path = folder / f"{named.hexdigest()[:24]}.safetensors"
-    if path.exists():
-        return _read(path)
-    by_id = np.argsort(ids, kind="stable")
-    order = np.argsort(-scores[:, by_id], axis=1, kind="stable")[:, :count]
-    found: I64 = np.ascontiguousarray(by_id[order])
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")  # two runs may want the same pool at once
-    save_file({"pools": found}, draft, {"sha256": hashlib.sha256(found.data).hexdigest()})
-    draft.replace(path)
-    return found
+    names = "\0".join([str(count), *ids.tolist()]).encode("utf-8", "surrogatepass")
 
+    def make() -> I64:
+        by_id = np.argsort(ids, kind="stable")
+        order = np.argsort(-scores[:, by_id], axis=1, kind="stable")[:, :count]
+        return np.ascontiguousarray(by_id[order])
 
-def _read(path: Path) -> I64:
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            found: I64 = file.get_tensor("pools")
-            written = (file.metadata() or {}).get("sha256")
-    except (OSError, safetensors.SafetensorError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it") from None
-    if hashlib.sha256(np.ascontiguousarray(found).data).hexdigest() != written:
-        raise InputError(f"{path} is damaged (its checksum differs); delete it")
-    return found
+    return kept(folder, [names, scores], make)
 
 
 def describe(bench: Bench, pools: Sequence[I64] | I64) -> dict[str, float]:
