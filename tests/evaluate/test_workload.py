@@ -11,9 +11,11 @@ import pytest
 
 from hplus import HPlus, Index
 from hplus.evaluate import workload
+from hplus.evaluate.audit import units_of
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost, lexical_file, units_file
 from hplus.evaluate.data import demo_folder, read_beir
+from hplus.evaluate.exact import begins, counted, seeded
 from hplus.evaluate.experiments import VIEWS, combinations_of_views, run, shared_candidates
 from hplus.evaluate.lab import Lab
 from hplus.evaluate.others import Other
@@ -22,6 +24,7 @@ from hplus.evaluate.run import sample
 from hplus.evaluate.workload import workloads
 from hplus.index.segment import Format
 from hplus.types import F32, I64
+from hplus.units import controls
 from hplus.units.select import Budget, Policy
 from hplus.units.terms import Terms
 from hplus.views.fusion import fuse
@@ -122,6 +125,41 @@ def test_every_line_does_the_work_it_is_counted_for(
             assert multiplications == pytest.approx(cost.multiplications), line
         checked += 1
     assert checked >= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ablations", {"budgets": (6,)}),
+        ("budgets", {"budgets": (4, 16), "shares": (0.5,)}),
+        ("exact-count", {"budgets": (4, 16), "seeds": (13,)}),
+    ],
+)
+@pytest.mark.parametrize("format", ["f32", "int8"])
+def test_files_hold_what_a_line_keeps_and_drops(
+    bench: Bench, name: str, changes: dict[str, Any], format: Format
+) -> None:
+    """Vectors of what is kept, importance and places of what is dropped too; merged units have
+    the places of all."""
+    lab, n = Lab(bench, small(name, format=format, **changes)), len(bench.ids)
+    lines = {line.name: line for line in run(lab)}
+    for line, work in workloads(lab):
+        cost = lines[line].cost
+        assert cost is not None
+        kept = round(cost.vectors * n)
+        rule = line.split(",")[0]
+        tokens = bench.documents.tokens
+        if rule == "chunks":  # a text has no others than those it keeps
+            at = lab.protocol.budgets.index(int(line.split()[-1]))
+            counts = counted(lab, lab.protocol.groupings).held[:, at]
+            cut = controls.equal_chunks(tokens, counts)
+        else:
+            cut = begins(lab, bench.documents, seeded(lab, rule.replace("pooled", "tokens"))[0])
+        spans = [(unit.start, unit.end) for own in units_of(tokens, cut) for unit in own]
+        whole = rule == "pooled" or " ward " in line or " merge " in line
+        dropped = 0 if whole else len(spans) - kept
+        expected = units_file(n, kept, dropped, np.array(spans, np.int32), lab.width, format)
+        assert work.file == pytest.approx(expected), line
 
 
 def test_a_shared_pool_is_timed_over_its_union(bench: Bench) -> None:
