@@ -128,6 +128,21 @@ def all_cells(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.glob("cells/*.json"))}
 
 
+@pytest.mark.parametrize(
+    ("last", "complaint"),
+    [("broad-deployed", "give --terms FILE"), ("fusion", "give --terms FILE"),
+     ("projection", "has no token projection")],
+)  # fmt: skip
+def test_what_a_later_protocol_lacks_is_told_first(
+    tiny_folder: Path, tmp_path: Path, last: str, complaint: str
+) -> None:
+    wanted = read_config(config(tmp_path, tiny_folder))
+    wanted = replace(wanted, protocols=("full-corpus", last), limit=2)
+    with pytest.raises(InputError, match=complaint):
+        list(run_config(wanted, demo_folder("en").parent, tmp_path / "cache", None, print))
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_run_that_was_stopped_goes_on(tiny_folder: Path, tmp_path: Path) -> None:
     """Resumed and uninterrupted runs give identical files; finished cells are not run again."""
     wanted = replace(read_config(config(tmp_path, tiny_folder)), limit=4)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,8 @@ def measure(
     spent = _read_times(times_path)
     if not path.exists() or spent is None:
         others = [name for name in (*protocol.sources, *protocol.rankers) if name != "global"]
-        _check_inputs(protocol, model, terms, dev(), others, baselines)
+        _check_inputs(protocol, model, terms, dev())
+        _check_others(protocol, others, baselines)
         lab = Lab(Bench(model, data, cache, terms), protocol)
         own = {
             name: other(
@@ -163,8 +165,6 @@ def _check_inputs(
     model: HPlus,
     terms: Terms | None,
     dev: list[tuple[str, RetrievalSet]],
-    others: list[str],
-    baselines: Path | None,
 ) -> None:
     """What is missing is told before anything is encoded."""
     if protocol.boundaries == "model+terms" and terms is None:
@@ -178,6 +178,9 @@ def _check_inputs(
         )
     if protocol.kind == "fusion" and not dev:
         raise InputError("fusion weights are tuned on dev data: give --dev DIR:SPLIT")
+
+
+def _check_others(protocol: Protocol, others: list[str], baselines: Path | None) -> None:
     for name in others:
         if named(name).kind == "cross-encoder":
             raise InputError(f"protocol {protocol.name}: {READS_PAIRS.format(name)}")
@@ -204,7 +207,10 @@ def run_config(
             read[name] = read_beir(data / folder, split)
         return read[name]
 
-    for protocol in map(load, config.protocols):
+    protocols, dev = list(map(load, config.protocols)), [(item, at(item)) for item in config.dev]
+    for protocol, system in product(protocols, config.systems):
+        _check_inputs(protocol, system.load(protocol.window, device), terms, dev)
+    for protocol in protocols:
         first: dict[str, results.Cell] = {}
         for system in config.systems:
             cells, spent = [], {}
@@ -219,7 +225,7 @@ def run_config(
                     cache,
                     split=split,
                     terms=terms,
-                    dev=lambda: [(item, at(item)) for item in config.dev],
+                    dev=lambda: dev,
                     baselines=baselines,
                     limit=config.limit,
                     device=device,
