@@ -288,6 +288,18 @@ def test_the_default_says_what_was_trained_and_on_what(mini: HPlus) -> None:
     assert {*training["labels"], *training["pairs"]} <= set(data)
 
 
+def test_the_projection_of_the_default(mini: HPlus) -> None:
+    """Shipped for the laboratory in float16; no fingerprint depends on it."""
+    found = checkpoint.read_projection("mini")
+    assert found is not None
+    weight, bias = found
+    assert weight.shape == (mini.dim, mini.dim)
+    assert bias.shape == (mini.dim,)
+    assert weight.dtype == bias.dtype == np.float32
+    assert 0 < np.abs(weight - np.eye(mini.dim)).max() < 0.5  # learned from the identity on
+    assert checkpoint.read_projection("chunker") is None
+
+
 @pytest.mark.parametrize("name", ["mini", "chunker"])
 def test_what_is_shipped_is_small_and_has_a_card(name: str) -> None:
     folder = checkpoint.BUILT_IN / name

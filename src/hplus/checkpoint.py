@@ -165,9 +165,8 @@ def read_projection(source: str | os.PathLike[str]) -> tuple[F32, F32] | None:
     folder, digest = _find(source), projection_digest(source)
     if folder is None or digest is None:
         return None
-    tensors = _read_tensors(folder / "projection.safetensors", digest)
-    weight, bias = (tensors[f"project.{name}"].astype(np.float32) for name in ("weight", "bias"))
-    return weight, bias
+    tensors = _read_tensors(folder / "projection.safetensors", digest, or_f16=True)
+    return tensors["project.weight"], tensors["project.bias"]
 
 
 def projection_digest(source: str | os.PathLike[str]) -> str | None:
@@ -285,7 +284,7 @@ def check(checkpoint: Checkpoint, place: str) -> None:
     capacity(backbone, recipe.window)
 
 
-def _read_tensors(path: Path, digest: str) -> dict[str, F32]:
+def _read_tensors(path: Path, digest: str, *, or_f16: bool = False) -> dict[str, F32]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -301,9 +300,11 @@ def _read_tensors(path: Path, digest: str) -> dict[str, F32]:
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a sound safetensors file: {error}") from error
     for name, tensor in tensors.items():
-        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-            raise CheckpointError(f"{path}: tensor {name} must hold finite float32 numbers")
-    return tensors
+        known = tensor.dtype == np.float32 or (or_f16 and tensor.dtype == np.float16)
+        if not known or not np.isfinite(tensor).all():
+            wanted = "float32 or float16" if or_f16 else "float32"
+            raise CheckpointError(f"{path}: tensor {name} must hold finite {wanted} numbers")
+    return {name: tensor.astype(np.float32, copy=False) for name, tensor in tensors.items()}
 
 
 def _crf(heads: Mapping[str, F32], dim: int, folder: Path) -> CRF | None:
