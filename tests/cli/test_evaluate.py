@@ -222,3 +222,15 @@ def test_the_example_of_the_help_runs(
     assert (code, err) == (0, "")
     assert json.loads(out)["set"] == "scifact"
     assert len(list(Path("states").glob("*/done.json"))) == 2
+
+
+def test_what_cannot_be_written_is_told_before_measuring(run: Run, tmp_path: Path) -> None:
+    """A set that is not there would be the next complaint: the folder comes first."""
+    (tmp_path / "file").write_text("")
+    out = str(tmp_path / "file" / "budgets" / "x")
+    for command in ("budget", "audit"):
+        code, _, err = run("evaluate", command, str(tmp_path / "nothing"), "--out", out)
+        assert code == 2
+        assert "Not a directory" in err
+        assert "nothing" not in err
+        assert err.count("\n") == 1

@@ -78,6 +78,8 @@ def audit(
     from hplus.units.terms import Terms
 
     # All files before the first encoding: a mistake should not cost minutes.
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
     read = {path: read_items(path, split)[:limit] for path in sets}
     term_list = Terms.read(terms) if terms else None
     known_gains = read_gains(gains) if gains else None
@@ -121,7 +123,6 @@ def audit(
                 console_.print(end="\n" if len(summaries) > 1 else "")
                 _print(summary, console_)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(summaries, ensure_ascii=False, indent=1) + "\n"
         out.with_name(f"{out.name}.json").write_text(text, "utf-8")
         out.with_name(f"{out.name}.md").write_text(markdown(summaries), "utf-8")

@@ -52,8 +52,9 @@ def budget(
     from hplus.model import HPlus
     from hplus.progress import show_progress
 
-    if out is not None:
+    if out is not None:  # what cannot be written is told before minutes of measuring
         require_matplotlib()
+        (out.parent / "plots").mkdir(parents=True, exist_ok=True)
     data = sample(read_set(folder, split), limit, 13)
     changed = {"units": units, "importance": importance}
     hplus = HPlus(model, long="cut", **{key: value for key, value in changed.items() if value})
@@ -90,7 +91,6 @@ def _write(out: Path, about: dict[str, Any], found: list[Setting], table: dict[s
     from hplus.evaluate.page import markdown
 
     plot, plots = picture(out.name, found, table["settings"]), out.parent / "plots"
-    plots.mkdir(parents=True, exist_ok=True)
     (plots / f"{plot.name}.svg").write_text(plot.svg, "utf-8")
     (plots / f"{plot.name}.png").write_bytes(plot.png)
     text = json.dumps(table, ensure_ascii=False, indent=1) + "\n"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hplus.evaluate.results import Cell
 
 PROTOCOL_EXAMPLE = "Example: hplus evaluate protocol broad-deployed"
-RUN_EXAMPLE = "Example: hplus evaluate run table.toml --cache states --out results"
+RUN_EXAMPLE = "Example: hplus evaluate run table.toml"
 REPORT_EXAMPLE = "Example: hplus evaluate report results"
 
 
@@ -37,8 +37,12 @@ def run(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.toml", help="Systems, sets, protocols.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables, plots and the report.")],
-    cache: Annotated[Path, typer.Option("--cache", help="Token states and finished cells.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for tables, plots and the report.")
+    ] = Path("results"),
+    cache: Annotated[Path, typer.Option("--cache", help="Token states and finished cells.")] = Path(
+        "states"
+    ),
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the sets lie, else as in the config.")
     ] = None,
@@ -93,7 +97,9 @@ def run(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `evaluate run` wrote.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="What `evaluate run` wrote.")
+    ] = Path("results"),
 ) -> None:
     """Write the pages of a finished run again from its numbers."""
     from hplus.evaluate.report import rewrite

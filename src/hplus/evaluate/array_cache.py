@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from hplus.errors import InputError
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
-def kept(
+def made_once(
     folder: Path, made_from: Iterable[npt.NDArray[Any] | bytes], make: Callable[[], Array]
 ) -> Array:
     """The array that `make` gives, from the folder where it has been made before.
@@ -32,7 +32,7 @@ def kept(
         named.update(data)
     path = folder / f"{named.hexdigest()[:24]}.safetensors"
     if path.exists():
-        return _read(path)  # type: ignore[return-value]
+        return cast("Array", _read(path))  # its name says what `make` would have given
     found = make()
     folder.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")

@@ -10,7 +10,7 @@ import numpy as np
 from hplus.errors import InputError
 from hplus.evaluate import pools as candidates
 from hplus.evaluate import rescore
-from hplus.evaluate.array_cache import kept
+from hplus.evaluate.array_cache import made_once
 from hplus.evaluate.beir import Bench
 from hplus.evaluate.cost import Cost, cost_of, global_cost, lexical_cost
 from hplus.evaluate.protocol import Protocol
@@ -143,7 +143,7 @@ class Lab:
             *(queries.vectors, queries.weights, queries.offsets, stored, documents.offsets),
             *(sizes, np.concatenate(list(pools))),
         ]
-        return kept(self.bench.cache / "scores", made_from, make)
+        return made_once(self.bench.cache / "scores", made_from, make)
 
     def cost(self, queries: Kept, documents: Kept, width: int) -> Cost:
         n, asked = len(self.bench.ids), len(self.bench.data.queries)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hplus.evaluate.array_cache import kept
+from hplus.evaluate.array_cache import made_once
 from hplus.evaluate.metrics import oracle_ndcg, recall
 from hplus.types import F32, I64
 
@@ -34,7 +34,7 @@ def best(scores: F32, ids: npt.NDArray[Any], count: int, folder: Path) -> I64:
         order = np.argsort(-scores[:, by_id], axis=1, kind="stable")[:, :count]
         return np.ascontiguousarray(by_id[order])
 
-    return kept(folder, [names, scores], make)
+    return made_once(folder, [names, scores], make)
 
 
 def describe(bench: Bench, pools: Sequence[I64] | I64) -> dict[str, float]:

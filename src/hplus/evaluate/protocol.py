@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hplus.errors import InputError
+from hplus.evaluate.statistics import RESAMPLES
 from hplus.index.segment import FORMATS, Format
 from hplus.units import controls
 
@@ -38,7 +39,6 @@ COUNTS = {
     "projection": "exact",
     "budgets": "budget",
 }
-RESAMPLES = 10_000
 MACROS = ("all", "sensitivity", "english", "chinese", "non-cjk")
 _FOLDER = resources.files("hplus") / "evaluate" / "protocols"
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.evaluate.statistics import Interval
+from hplus.evaluate.statistics import RESAMPLES, Interval
 from hplus.types import F64, I64
 
 _BLOCK = 1 << 22  # numbers drawn at a time
 
 
 def intervals(
-    lines: Mapping[str, Mapping[str, F64]], *, resamples: int = 10_000, seed: int = 13
+    lines: Mapping[str, Mapping[str, F64]], *, resamples: int = RESAMPLES, seed: int = 13
 ) -> dict[str, Interval]:
     """The macro mean of every line, from one value a query, task by task; to nine places, beyond
     which the product depends on the machine.

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.evaluate.statistics import Difference, difference, resampled_sums
+from hplus.evaluate.statistics import RESAMPLES, Difference, difference, resampled_sums
 from hplus.types import I64
 from hplus.units.words import HAN, whitespace_words, words
 
@@ -135,7 +135,7 @@ def f1_difference(
     theirs: SpanCounts,
     *,
     measure: Measure = "f1",
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     seed: int = 13,
 ) -> Difference:
     """ours - theirs in a measure over all texts, with a paired bootstrap over texts."""

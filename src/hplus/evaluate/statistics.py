@@ -19,6 +19,9 @@ from hplus.types import F64
 
 _BLOCK = 1 << 22  # numbers drawn at a time
 
+# Of every bootstrap: protocols state it.
+RESAMPLES = 10_000
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -40,7 +43,7 @@ def paired_difference(
     ours: Mapping[str, F64],
     theirs: Mapping[str, F64],
     *,
-    resamples: int = 10_000,
+    resamples: int = RESAMPLES,
     seed: int = 13,
 ) -> Difference:
     """The macro mean of ours - theirs, from one value a query, task by task.
@@ -67,7 +70,7 @@ def paired_difference(
     return difference(mean, np.where(np.abs(resampled) <= noise, 0.0, resampled))
 
 
-def interval(values: Mapping[str, F64], *, resamples: int = 10_000, seed: int = 13) -> Interval:
+def interval(values: Mapping[str, F64], *, resamples: int = RESAMPLES, seed: int = 13) -> Interval:
     """The macro mean of one system, from one value a query, task by task."""
     checked = {task: _values(task, array) for task, array in values.items()}
     mean, resampled = _macro(checked, resamples, seed)
