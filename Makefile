@@ -15,8 +15,9 @@ demo: .venv/core
 test: .venv/dev lint
 	$(BIN)/python -m pytest -m "not slow"
 
+# Every test, on fresh random examples; a failure becomes a named example of its test.
 test-slow: .venv/dev
-	HPLUS_EVAL=$(SHARED)/data/eval $(BIN)/python -m pytest -m slow
+	HPLUS_EVAL=$(SHARED)/data/eval $(BIN)/python -m pytest --hypothesis-profile=fresh
 
 # The compiled kernel once more: warnings are errors, and the sanitizers watch every read.
 test-kernels: .venv/dev
@@ -52,7 +53,7 @@ format: .venv/dev
 # torch first and alone: a plain wheel for CPUs, before anything can ask for another.
 .venv/dev: .venv/core
 	$(PIP) torch
-	$(PIP) --editable ".[torch,dev]"
+	$(PIP) --editable ".[torch,dev]" --editable ./lab
 	@touch $@
 
 clean:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from hplus import Budget, Encoded, HPlus
-from hplus.evaluate.beir import Bench
+from hplus.evaluate.bench import Bench
 from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.states_file import StoredStates
 from hplus.types import Coverage
+from hplus.units.select import spend
 from hplus.views import global_, lexical
 
 WIDTH = 128
@@ -46,18 +47,15 @@ def encoded_set(folder: Path, cache: Path, split: str = "test", count: int = 0) 
 def _encoded(bench: Bench, side: StoredStates) -> Encoded:
     model, offsets = bench.model, side.tokens.offsets
     importance = bench.importance(side, "head")
-    kept = bench.units(side, "crf", "head", WIDTH, Budget())
-    ids, weights, ends = lexical.represent(
-        side.tokens, importance, model.checkpoint.backbone.tokenizer.unknown
-    )
+    units, dropped = spend(Budget(), bench.units(side, "crf", "head", WIDTH, Budget()))
+    unknown = model.checkpoint.backbone.tokenizer.unknown
     tokens = np.diff(offsets).astype(np.int32)
     sums = np.concatenate([[0], np.cumsum(importance, dtype=np.float64)])
     total = np.diff(sums[offsets]).astype(np.float32)
     return Encoded(
         global_=global_.represent(side.mean, model.recipe.global_width or model.dim),
-        **vars(kept),
-        lexical_ids=ids,
-        lexical_weights=weights,
-        lexical_offsets=ends,
+        units=units,
+        lexical=lexical.represent(side.tokens, importance, unknown),
+        dropped=dropped,
         coverage=Coverage(tokens, np.ones_like(tokens), np.zeros_like(tokens), total, total),
     )

@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from hplus import Budget, Encoded, Index
-from hplus.types import Coverage, offsets_of
-from hplus.units.pool import normalise
+from hplus.types import Coverage, Lexical, Units, offsets_of
+from hplus.units.select import spend
+from hplus.units.vectors import normalise
 
 SIZES = (20_000, 100_000)
 UNITS, WIDTH, GLOBAL_WIDTH, TERMS, VOCABULARY = 32, 128, 384, 120, 30_000
@@ -37,26 +38,30 @@ def random_documents(random: np.random.Generator, count: int) -> Encoded:
         return random.standard_normal(shape, np.float32)
 
     ones = np.ones(count, np.int32)
-    units, terms = offsets_of(UNITS * ones), offsets_of(TERMS * ones)
     weights = -np.sort(-random.random((count, UNITS), np.float32)).ravel()
     starts = np.tile(np.arange(UNITS, dtype=np.int32) * 40, count)
     step = VOCABULARY // TERMS
     ids = np.arange(TERMS) * step + random.integers(0, step, (count, TERMS))
-    importance = np.add.reduceat(weights, units[:-1])
+    units, dropped = spend(
+        Budget(),
+        Units(
+            vectors=normalise(rows(count * UNITS, WIDTH)),
+            weights=weights,
+            offsets=offsets_of(UNITS * ones),
+            spans=np.stack([starts, starts + 30], axis=1),
+            span_offsets=np.arange(count * UNITS + 1),
+        ),
+    )
+    importance = np.add.reduceat(weights, units.offsets[:-1])
     return Encoded(
         global_=normalise(rows(count, GLOBAL_WIDTH)),
-        vectors=normalise(rows(count * UNITS, WIDTH)),
-        weights=weights,
-        offsets=units,
-        spans=np.stack([starts, starts + 30], axis=1),
-        span_offsets=np.arange(count * UNITS + 1),
-        lexical_ids=ids.astype(np.int32).ravel(),
-        lexical_weights=random.random(count * TERMS, np.float32),
-        lexical_offsets=terms,
-        dropped_weights=np.empty(0, np.float32),
-        dropped_offsets=np.zeros(count + 1, np.int64),
-        dropped_spans=np.empty((0, 2), np.int32),
-        dropped_span_offsets=np.zeros(1, np.int64),
+        units=units,
+        lexical=Lexical(
+            ids=ids.astype(np.int32).ravel(),
+            weights=random.random(count * TERMS, np.float32),
+            offsets=offsets_of(TERMS * ones),
+        ),
+        dropped=dropped,
         coverage=Coverage(200 * ones, ones, 0 * ones, importance, importance),
     )
 

@@ -23,13 +23,12 @@ import numpy as np
 
 from hplus import Budget, HPlus
 from hplus.evaluate import rescore
-from hplus.evaluate.beir import Bench
-from hplus.evaluate.data import read_beir
-from hplus.evaluate.run import sample
+from hplus.evaluate.bench import Bench
+from hplus.evaluate.data import read_beir, sample
 from hplus.evaluate.statistics import paired_difference
 from hplus.heads.importance import fit_idf
-from hplus.types import F32, F64
-from hplus.units.select import Kept
+from hplus.types import F32, F64, Units, item_of_row
+from hplus.units.select import spend
 from hplus.views.fusion import fuse
 from hplus.views.global_ import represent
 
@@ -112,23 +111,15 @@ def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
         yield from rows("runs", ("idf",), width, [ALL])
 
 
-def in_reading_order(kept: Kept) -> Kept:
+def in_reading_order(units: Units) -> Units:
     """Units with one span each, sorted by place within each text."""
-    text = np.repeat(np.arange(len(kept.offsets) - 1), np.diff(kept.offsets))
-    order = np.lexsort((kept.spans[:, 0], text))
-    return replace(
-        kept,
-        vectors=kept.vectors[order],
-        weights=kept.weights[order],
-        spans=kept.spans[order],
-    )
+    order = np.lexsort((units.spans[:, 0], item_of_row(units.offsets)))
+    return units.rows(order, units.offsets)
 
 
-def under(budget: Budget, kept: Kept) -> Kept:
+def under(budget: Budget, units: Units) -> Units:
     """All units of the documents under a budget."""
-    from hplus.units.select import spend
-
-    return spend(budget, kept.vectors, kept.weights, kept.spans, kept.offsets)
+    return spend(budget, units)[0]
 
 
 def contrasts() -> Iterator[tuple[str, Row, Row]]:

@@ -27,7 +27,7 @@ from encoded_sets import WIDTH, EncodedSet, encoded_set
 from hplus import Budget, Encoded, Index
 from hplus.search import candidates
 from hplus.types import concatenate
-from hplus.units.pool import normalise
+from hplus.units.vectors import normalise
 
 SIZES = (20_000, 200_000)
 SETS = ("scifact", "nfcorpus")
@@ -54,8 +54,10 @@ def made_up(documents: Encoded, count: int) -> Iterator[Encoded]:
     for first in range(0, count, CHUNK):
         rows = random.integers(0, len(documents), min(CHUNK, count - first))
         some = documents.take(rows)
-        noise = random.standard_normal(some.vectors.shape, np.float32)
-        yield replace(some, vectors=normalise(some.vectors + NOISE * normalise(noise)))
+        units = some.units
+        noise = random.standard_normal(units.vectors.shape, np.float32)
+        moved = normalise(units.vectors + NOISE * normalise(noise))
+        yield replace(some, units=replace(units, vectors=moved))
 
 
 def build(folder: Path, documents: Encoded, count: int) -> None:

@@ -61,11 +61,11 @@ def prepare(data: Path, cache: Path, folder: Path) -> None:
         budget = Budget() if count is None else Budget(count, policy="merge")
         documents = found.documents.at(budget=budget)
         arrays = {
-            "vectors": documents.vectors,
-            "offsets": documents.offsets,
-            "query_vectors": queries.vectors,
-            "query_weights": queries.weights,
-            "query_offsets": queries.offsets,
+            "vectors": documents.units.vectors,
+            "offsets": documents.units.offsets,
+            "query_vectors": queries.units.vectors,
+            "query_weights": queries.units.weights,
+            "query_offsets": queries.units.offsets,
         }
         for file, array in arrays.items():
             np.save(out / f"{file}.npy", array)

@@ -19,7 +19,7 @@ from pathlib import Path
 from encoded_sets import WIDTH, EncodedSet, encoded_set
 from hplus import Budget, Encoded, Index
 from hplus.evaluate.metrics import ndcg
-from hplus.index.segment import Format
+from hplus.storage.segment import Format
 
 SETS = ("scifact", "nfcorpus")
 BUDGETS = (64, 32, 16)

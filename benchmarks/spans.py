@@ -3,32 +3,34 @@
     python benchmarks/spans.py ../shared/data/spans --cache /tmp/states --out docs/results
 
 Gold of the entity corpora is partial: only units that overlap a gold span count as predictions.
-Leading determiners are cut off the gold, for all systems alike. Length-matched random spans draw
-their lengths from the trained model's own histogram on the same texts. Intervals: paired bootstrap
-over texts.
+Gold spans may nest and units may not, so recall can stay below 1 even for the best partition.
+Leading determiners are stripped from the gold, for all systems alike. Length-matched random spans
+draw their lengths from the trained model's own histogram on the same texts. Intervals: paired
+bootstrap over texts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from itertools import pairwise
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hplus import HPlus
-from hplus.evaluate.spans import Measure, SpanCounts, f1_difference, span_counts, strip_determiner
-from hplus.states_file import cut, stored_states
-from hplus.teach.sources import read_marked
-from hplus.types import Bool, Tokens
-from hplus.units import controls
-from hplus.units.partition import partition, spans_of_units
-from hplus.units.words import words
+from hplus.states_file import stored_states, unit_begins
+from hplus.types import Span
+from hplus.units import rules
+from hplus.units.words import HAN, whitespace_words, words
+from hplus_lab.audit.constructions import SEEDS, ends_of, units_of
+from hplus_lab.audit.items import read_items
+from hplus_lab.audit.tally import Tally, measure_difference, overlapping, tally, total
 
 CORPORA = ("bc5cdr", "ncbi_disease", "scierc", "jnlpba", "oastm_np")
-SEEDS = (13, 42, 2027, 3407, 9001)
+RULES = ("words", "ngrams-2", "ngrams-3", "runs")
+HAN_CHARACTER = re.compile(f"[{HAN}]")
 
 
 def main() -> None:
@@ -40,74 +42,77 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     model = HPlus(options.model, long="cut")
-    crf = model.checkpoint.crf
-    if crf is None:
-        raise SystemExit(f"{options.model} has no trained CRF")
     lines = []
     for name in CORPORA:
-        marked = list(read_marked(options.data / name / f"{options.split}.jsonl.gz"))
-        texts = [item.text for item in marked]
-        stored = stored_states(model, texts, options.cache)
-        tokens = stored.tokens
-        # What the window cut off can be found by no system.
-        seen = [int(tokens.spans[last - 1, 1]) if last > first else 0
-                for first, last in pairwise(tokens.offsets.tolist())]  # fmt: skip
-        gold = [
-            sorted({strip_determiner(item.text, a, b) for a, b, kind in item.spans
-                    if b <= end and kind != "NP-PRP"})
-            for item, end in zip(marked, seen, strict=True)
-        ]  # fmt: skip
-        ours = cut(crf, stored)
-        histogram = controls.length_histogram(ours, tokens)
-
-        def random(seed: int, tokens: Tokens = tokens, histogram: np.ndarray = histogram) -> Bool:
-            return controls.histogram_random(tokens, histogram, seed)
-
-        rivals: dict[str, Callable[[], Bool]] = {
-            rule: (lambda rule=rule, tokens=tokens: controls.rule(rule)(tokens))
-            for rule in ("words", "ngrams-2", "ngrams-3", "runs")
-        }
-        rivals |= {f"random-{seed}": (lambda seed=seed: random(seed)) for seed in SEEDS}
-        counted = counts(texts, gold, ours, tokens)
-        lines.append({"corpus": name, "split": options.split, "units": "crf", **figures(counted)})
-        lines[-1] |= lengths(texts, ours, tokens)
-        for rule, begins in rivals.items():
-            other = counts(texts, gold, begins(), tokens)
-            line = {"corpus": name, "split": options.split, "units": rule, **figures(other)}
-            for measure in ("f1", "multi_recall"):
-                found = f1_difference(counted, other, measure=measure)
-                line[f"{measure}_behind"] = [
-                    round(100 * v, 2) for v in (found.mean, found.low, found.high)
-                ]
-            lines.append(line)
-        for line in lines[-1 - len(rivals) :]:
-            print(json.dumps(line), flush=True)
+        for line in measure(model, options.data / name, options.split, options.cache):
+            lines.append({"corpus": name, "split": options.split, **line})
+            print(json.dumps(lines[-1]), flush=True)
     if options.out:
         text = "\n".join(json.dumps(line) for line in lines) + "\n"
         (options.out / "spans.jsonl").write_text(text)
 
 
-def counts(
-    texts: list[str], gold: list[list[tuple[int, int]]], begins: Bool, tokens: Tokens
-) -> SpanCounts:
-    units = partition(begins, tokens.offsets)
-    spans = spans_of_units(tokens, units).tolist()
-    own = [[(start, end) for start, end in spans[a:b]] for a, b in pairwise(units.offsets.tolist())]
-    return span_counts(texts, gold, own)
+def measure(model: HPlus, folder: Path, split: str, cache: Path) -> list[dict[str, Any]]:
+    """One line for each kind of units, the CRF's first; how far the others are behind it."""
+    if model.checkpoint.crf is None:
+        raise SystemExit(f"{model.recipe.name} has no trained CRF")
+    items = read_items(folder, split)
+    texts = [item.text for item in items]
+    stored = stored_states(model, texts, cache)
+    tokens = stored.tokens
+    gold = [
+        {span for span in item.marks["A"].units if span.end <= end}
+        for item, end in zip(items, ends_of(tokens), strict=True)
+    ]
+    several = [
+        {span for span in own if word_count(text[slice(*span)]) > 1}
+        for text, own in zip(texts, gold, strict=True)
+    ]
+    begins = {"crf": unit_begins(model.checkpoint.crf, stored)}
+    histogram = rules.length_histogram(begins["crf"], tokens)
+    begins |= {rule: rules.rule(rule)(tokens) for rule in RULES}
+    begins |= {f"random-{seed}": rules.histogram_random(tokens, histogram, seed) for seed in SEEDS}
+    units = {kind: units_of(tokens, own) for kind, own in begins.items()}
+    whole = {kind: tallies(gold, own) for kind, own in units.items()}
+    multi = {kind: tallies(several, own) for kind, own in units.items()}
+    lines: list[dict[str, Any]] = []
+    for kind in units:
+        every = total(whole[kind])
+        figures = {"f1": every.f1, "precision": every.precision, "recall": every.recall}
+        figures["multi_recall"] = total(multi[kind]).recall
+        line = {"units": kind, **{name: percent(value) for name, value in figures.items()}}
+        if kind == "crf":
+            line |= lengths(texts, units["crf"])
+        else:
+            by_f1 = measure_difference(whole["crf"], whole[kind], "f1")
+            by_recall = measure_difference(multi["crf"], multi[kind], "recall")
+            for name, found in (("f1", by_f1), ("multi_recall", by_recall)):
+                line[f"{name}_behind"] = [percent(v) for v in (found.mean, found.low, found.high)]
+        lines.append(line)
+    return lines
 
 
-def figures(counted: SpanCounts) -> dict[str, float]:
-    names: tuple[Measure, ...] = ("f1", "precision", "recall", "multi_recall")
-    return {name: round(100 * counted.measure(name), 2) for name in names}
+def tallies(gold: list[set[Span]], units: list[list[Span]]) -> list[Tally]:
+    return [tally(g, overlapping(g, u)) for g, u in zip(gold, units, strict=True)]
 
 
-def lengths(texts: list[str], begins: Bool, tokens: Tokens) -> dict[str, float]:
+def percent(value: float) -> float:
+    return round(100 * value, 2)
+
+
+def word_count(text: str) -> int:
+    """Words between white space; a word with Han characters counts character by character."""
+    pieces = (text[start:end] for start, end in whitespace_words(text))
+    return sum(len(words(p, han="characters")) if HAN_CHARACTER.search(p) else 1 for p in pieces)
+
+
+def lengths(texts: list[str], units: list[list[Span]]) -> dict[str, float]:
     """How long the units are, in words; punctuation and function words are units too."""
-    units = partition(begins, tokens.offsets)
-    spans = spans_of_units(tokens, units).tolist()
-    found = []
-    for text, (a, b) in zip(texts, pairwise(units.offsets.tolist()), strict=True):
-        found += [len(words(text[s:e], han="characters")) for s, e in spans[a:b]]
+    found = [
+        len(words(text[slice(*unit)], han="characters"))
+        for text, own in zip(texts, units, strict=True)
+        for unit in own
+    ]
     several = [n for n in found if n > 1]
     return {
         "units_a_text": round(len(found) / len(texts), 1),

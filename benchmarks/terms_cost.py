@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hplus import HPlus, Terms
 from hplus.evaluate.data import read_beir
-from hplus.units.controls import content_word_runs
+from hplus.units.rules import content_word_runs
 from hplus.units.terms import override, read_terms
 
 LISTS = ("mesh", "mondo")

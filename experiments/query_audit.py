@@ -1,12 +1,12 @@
-"""Do queries gain more by phrases where the CRF cuts them as its teacher would?
+"""Do queries gain more from phrases where the CRF segments them as its teacher would?
 
 Writes, for the queries of a cell, the teacher's units as a corpus of marked spans and the gains of
-Phrase over Token by text, for `hplus evaluate audit`. The reference is silver: no person marked it.
+Phrase over Token by text, for `hplus-lab audit`. The reference is silver: no person marked it.
 
     python experiments/query_audit.py CELL.json scifact --terms terms.txt --cache states --out DIR
-    hplus evaluate audit DIR/*.jsonl --gains DIR/gains.json
+    hplus-lab audit DIR/*.jsonl --gains DIR/gains.json
 
-Gains of one set after another gather in DIR/gains.json.
+Run it once for each set: the gains of all of them are collected in DIR/gains.json.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import json
 from pathlib import Path
 
 from hplus import HPlus
-from hplus.evaluate.audit_file import read_gains
 from hplus.evaluate.data import read_beir
 from hplus.teach.corpus import label_file
 from hplus.units.terms import Terms
+from hplus_lab.audit.gains import read_gains
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cell", type=Path, help="of broad-deployed")
-    parser.add_argument("set", type=Path, help="its BEIR folder")
+    parser.add_argument("cell", type=Path, help="a cell of broad-deployed")
+    parser.add_argument("set", type=Path, help="the BEIR folder of that cell")
     parser.add_argument("--split", default="test")
     parser.add_argument("--terms", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
@@ -52,10 +51,10 @@ def main() -> None:
         for item in labelled.labels:
             spans = [[*span, "NP"] for span in item.units]
             file.write(json.dumps({"text": item.text, "spans": spans}) + "\n")
-    gathered = options.out / "gains.json"
-    by_text = json.loads(gathered.read_text()) if gathered.exists() else {}
+    collected = options.out / "gains.json"
+    by_text = json.loads(collected.read_text()) if collected.exists() else {}
     by_text |= {texts[query]: gain for query, gain in gains.items()}
-    gathered.write_text(json.dumps(by_text))
+    collected.write_text(json.dumps(by_text))
 
 
 if __name__ == "__main__":

@@ -76,16 +76,8 @@ def ship(source: Path, target: Path, card: str) -> None:
     }
     if target.exists():
         shutil.rmtree(target)
-    checkpoint.save(
-        target,
-        reference=trained.backbone.reference,
-        recipe=recipe,
-        crf=trained.crf,
-        head=trained.head,
-        idf=trained.idf if is_mini else None,
-        notes=notes,
-        card=card,
-    )
+    shipped = replace(trained, recipe=recipe, idf=trained.idf if is_mini else None, notes=notes)
+    checkpoint.save(target, shipped, card=card)
 
 
 if __name__ == "__main__":

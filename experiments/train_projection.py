@@ -1,13 +1,12 @@
 """A token projection on frozen states, by late interaction: for the ablation "projected".
 
     python experiments/train_projection.py PAIRS… --apart-from SET… --sample 150 --cache states \
-        --work WORK --into src/hplus/checkpoints/mini
+        --model mini --work WORK --into lab/src/hplus_lab/data/mini
 
 eq:token_projection with the contrastive part of its loss: every query token meets the best token of
 the passage, at full width and at the first 128 columns, as the ablation reads them. It starts from
-the identity, raw states; the backbone stays as it is. The notes of the checkpoint have both losses,
-of raw states and of every epoch. Stopped, it goes on after the last epoch. `ship.py` writes the
-checkpoint anew without it: run this afterwards.
+the identity, raw states; the backbone stays as it is. projection.json beside the tensors has both
+losses, of raw states and of every epoch. A run that was stopped goes on after its last epoch.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from hplus import HPlus
 from hplus.evaluate.data import texts_of
-from hplus.heads.projection import TokenProjection
 from hplus.states_file import StoredStates, stored_states
 from hplus.teach.duplicates import collect
 from hplus.train.loop import Schedule, fit
 from hplus.train.losses.ranking import nce
 from hplus.train.pairs import read_pairs
 from hplus.types import I64
+from hplus_lab.projection import TokenProjection
 
 BATCH = 16
 # Beside four hard negatives of a query.
@@ -63,12 +62,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=150, help="pairs of each file")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="what resuming needs")
-    parser.add_argument("--into", type=Path, required=True, help="the checkpoint to put it in")
+    parser.add_argument("--model", default="mini", help="whose states it is trained on")
+    parser.add_argument("--into", type=Path, required=True, help="its folder, see kinds/projection")
     options = parser.parse_args()
-    model = HPlus(str(options.into), long="cut")
+    model = HPlus(options.model, long="cut")
     against = collect(text for folder in options.apart_from for text in texts_of(folder))
     pairs = read_pairs(options.pairs, sample=options.sample, apart_from=against, others=RANDOM)
-    queries = stored_states(model, pairs.queries, options.cache, progress="queries")
+    queries = stored_states(model, pairs.queries, options.cache, side="query", progress="queries")
     documents = stored_states(model, pairs.documents, options.cache, progress="passages")
     module = Projection(model.dim)
     asked = np.flatnonzero(np.diff(queries.tokens.offsets))
@@ -96,26 +96,26 @@ def main() -> None:
     text = json.dumps([pairs.queries, pairs.documents, pairs.groups.tolist()])
     digest = hashlib.sha256(text.encode()).hexdigest()
     curve = fit(
-        module, some(training), loss, validate, SCHEDULE, options.work, name="projection",
-        data=digest,
+        module, some(training), loss, validate, SCHEDULE,
+        options.work / "projection.safetensors", data=digest,
     )  # fmt: skip
     head = module.head.project
     tensors = {"project.weight": head.weight, "project.bias": head.bias}
     data = save(
         {name: value.detach().numpy().astype(np.float16) for name, value in tensors.items()}
     )
+    options.into.mkdir(parents=True, exist_ok=True)
     (options.into / "projection.safetensors").write_bytes(data)
-    path = options.into / "config.json"
-    config = json.loads(path.read_text("utf-8"))
-    config["projection"] = hashlib.sha256(data).hexdigest()
-    config["notes"]["projection"] = {
-        "about": "trained after the heads, for an ablation; search never reads it",
+    about = {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "about": f"of {options.model}: trained after its heads, for the protocol `projection`",
         "pairs": pairs.report,
         "schedule": asdict(SCHEDULE),
         "raw_states": start,
         "curve": curve,
     }
-    path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+    (options.into / "projection.json").write_text(text, "utf-8")
     print(json.dumps({"raw_states": start, "curve": curve}, indent=1))
 
 

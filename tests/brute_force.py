@@ -19,10 +19,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from builders import random_encoded, random_vectors, text_of_words
-from hplus.index.index import Index
-from hplus.index.segment import FORMATS, Format
-from hplus.index.store import Disk
+from hplus.index import Index
 from hplus.search.searcher import Results
+from hplus.storage.disk import Disk
+from hplus.storage.segment import FORMATS, Format
 from hplus.types import F32, F64, Encoded, item_of_row
 from hplus.views import fusion, lexical
 
@@ -102,7 +102,7 @@ def index_of(corpus: Corpus, **settings: Any) -> Iterator[Index]:
     """An index of the corpus, segment by segment, in a folder that goes again."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
-            "width": corpus.documents.vectors.shape[1],
+            "width": corpus.documents.units.width,
             "global_width": corpus.documents.global_.shape[1],
             "format": corpus.format,
             "fusion": ALPHAS,
@@ -140,6 +140,19 @@ def row_errors(rows: F32, format: Format, width: int) -> F64:
     return errors if width == rows.shape[1] else 2 * errors / prefix
 
 
+def kernel_error(query: F32, format: Format) -> float:
+    """How far the kernel's cosines of unit rows may lie from exact ones.
+
+    Over int8 it rounds each unit of the query to steps of its largest number / L
+    (hplus.kernels.maxsim), and the sum over a row of |numbers| is at most the root of its width.
+    """
+    width = query.shape[1]
+    if format != "int8":
+        return ROUNDING
+    step = np.abs(query).max(initial=0) / min(32767, (2**31 - 1) // (128 * width))
+    return float(step / 2 * np.sqrt(width) * 1.05) + ROUNDING
+
+
 def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str, F64]:
     """How far the normalised scores of an index may lie from brute force, f64[n] a view.
 
@@ -148,20 +161,23 @@ def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str,
     Lexical weights are float16 in every format: off by 2^-11, half of the smallest one, or what
     lies beyond the largest. `query` at the width of the search, `documents` as stored.
     """
-    width = query.vectors.shape[1]
-    units = row_errors(documents.vectors, format, width)
-    weights = documents.lexical_weights.astype(np.float64)
+    global_width = documents.global_.shape[1]
+    width = query.units.width
+    units = row_errors(documents.units.vectors, format, width)
+    of_document = pairwise(documents.units.offsets)
+    weights = documents.lexical.weights.astype(np.float64)
     off = np.maximum(np.maximum(weights * 2**-11, 2**-25), weights - 65504)
-    there = np.searchsorted(query.lexical_ids, documents.lexical_ids)
-    shared = np.isin(documents.lexical_ids, query.lexical_ids)
-    products = off[shared] * query.lexical_weights[there[shared]]
-    text = item_of_row(documents.lexical_offsets)[shared]
+    there = np.searchsorted(query.lexical.ids, documents.lexical.ids)
+    shared = np.isin(documents.lexical.ids, query.lexical.ids)
+    products = off[shared] * query.lexical.weights[there[shared]]
+    text = item_of_row(documents.lexical.offsets)[shared]
     sums = np.bincount(text, products, minlength=len(documents))
     return {
-        "global": row_errors(documents.global_, format, documents.global_.shape[1]) + ROUNDING,
-        "phrase": np.array([units[a:b].max(initial=0) for a, b in pairwise(documents.offsets)])
-        + ROUNDING,
-        "lexical": sums * (1 + ROUNDING) / lexical.scale(query),
+        "global": row_errors(documents.global_, format, global_width)
+        + kernel_error(query.global_, format),
+        "phrase": np.array([units[a:b].max(initial=0) for a, b in of_document])
+        + kernel_error(query.units.vectors, format),
+        "lexical": sums * (1 + ROUNDING) / lexical.scale(query.lexical),
     }
 
 

@@ -9,30 +9,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hplus.teach.labels import Labelled
-from hplus.types import F32, I32, I64, Coverage, Encoded, Span, Tokens, item_of_row, offsets_of
-from hplus.units.pool import normalise
-from hplus.units.select import Budget, Kept, spend
+from hplus.types import (
+    F32,
+    I32,
+    I64,
+    Coverage,
+    Encoded,
+    Lexical,
+    Span,
+    Tokens,
+    Units,
+    item_of_row,
+    offsets_of,
+)
+from hplus.units.select import Budget, spend
+from hplus.units.vectors import normalise
 
 WORD = re.compile(r"\w+|[^\w\s]")
 VOCABULARY = 24
 TERMS = ["type 2 diabetes", "heart failure", "chronic kidney disease", "insulin therapy", "cancer"]
-
-
-@dataclass(frozen=True)
-class Units:
-    """Units of n texts in reading order, as `spend` takes them."""
-
-    vectors: F32
-    weights: F32
-    spans: I32
-    offsets: I64
 
 
 def random_vectors(random: np.random.Generator, rows: int, width: int) -> F32:
@@ -54,33 +56,35 @@ def spread_weights(random: np.random.Generator, rows: int) -> F32:
 def random_units(
     random: np.random.Generator, lengths: Sequence[int], width: int = 8, *, ties: bool = False
 ) -> Units:
-    """`lengths[i]` units of one word each in text i."""
+    """`lengths[i]` units of one word each in text i, in reading order."""
     offsets = offsets_of(lengths)
     rows = int(offsets[-1])
     word = np.arange(rows) - offsets[item_of_row(offsets)]
     return Units(
         vectors=random_vectors(random, rows, width),
         weights=random_weights(random, rows, ties=ties),
-        spans=spans_of_words(word),
         offsets=offsets,
+        spans=spans_of_words(word),
+        span_offsets=np.arange(rows + 1),
     )
 
 
 def encode_units(units: Units, budget: Budget | None = None) -> Encoded:
     """Units under a budget as an `Encoded` whose other views are empty."""
-    kept = spend(budget or Budget(), units.vectors, units.weights, units.spans, units.offsets)
-    return encoded_of(kept, importance=sum_by(units.weights, units.offsets))
+    kept, dropped = spend(budget or Budget(), units)
+    return encoded_of(kept, dropped, importance=sum_by(units.weights, units.offsets))
 
 
-def encoded_of(kept: Kept, *, importance: F32) -> Encoded:
-    """What a budget kept as an `Encoded` whose other views are empty."""
-    texts = len(kept.offsets) - 1
+def encoded_of(kept: Units, dropped: Units, *, importance: F32) -> Encoded:
+    """What a budget kept and dropped as an `Encoded` whose other views are empty."""
+    texts = len(kept)
     return Encoded(
         global_=np.zeros((texts, 1), np.float32),
-        **vars(kept),
-        lexical_ids=np.empty(0, np.int32),
-        lexical_weights=np.empty(0, np.float32),
-        lexical_offsets=np.zeros(texts + 1, np.int64),
+        units=kept,
+        lexical=Lexical(
+            np.empty(0, np.int32), np.empty(0, np.float32), np.zeros(texts + 1, np.int64)
+        ),
+        dropped=dropped,
         coverage=Coverage(
             tokens=np.zeros(texts, np.int32),
             windows=np.ones(texts, np.int32),
@@ -124,18 +128,25 @@ def random_encoded(
     kept = joined(weights_kept, np.float32)
     return Encoded(
         global_=random_vectors(random, len(lengths), width),
-        vectors=random_vectors(random, len(kept), width),
-        weights=kept,
-        offsets=offsets,
-        spans=spans_of_words(joined(kept_words, np.int64)),
-        span_offsets=offsets_of([len(words) for words in kept_words]),
-        lexical_ids=joined(terms, np.int32),
-        lexical_weights=spread_weights(random, sum(map(len, terms))),
-        lexical_offsets=offsets_of([len(ids) for ids in terms]),
-        dropped_weights=joined(weights_lost, np.float32),
-        dropped_offsets=dropped_offsets,
-        dropped_spans=spans_of_words(joined(lost_words, np.int64)),
-        dropped_span_offsets=offsets_of([len(words) for words in lost_words]),
+        units=Units(
+            vectors=random_vectors(random, len(kept), width),
+            weights=kept,
+            offsets=offsets,
+            spans=spans_of_words(joined(kept_words, np.int64)),
+            span_offsets=offsets_of([len(words) for words in kept_words]),
+        ),
+        lexical=Lexical(
+            ids=joined(terms, np.int32),
+            weights=spread_weights(random, sum(map(len, terms))),
+            offsets=offsets_of([len(ids) for ids in terms]),
+        ),
+        dropped=Units(
+            vectors=np.empty((sum(lost), 0), np.float32),
+            weights=joined(weights_lost, np.float32),
+            offsets=dropped_offsets,
+            spans=spans_of_words(joined(lost_words, np.int64)),
+            span_offsets=offsets_of([len(words) for words in lost_words]),
+        ),
         coverage=Coverage(
             tokens=random.integers(0, 99, len(lengths)).astype(np.int32),
             windows=np.ones(len(lengths), np.int32),
@@ -144,6 +155,11 @@ def random_encoded(
             kept=sum_by(kept, offsets),
         ),
     )
+
+
+def with_units(encoded: Encoded, **arrays: Any) -> Encoded:
+    """The same encoding with other arrays in its units."""
+    return replace(encoded, units=replace(encoded.units, **arrays))
 
 
 def random_labelled(random: np.random.Generator, count: int) -> list[Labelled]:
@@ -198,14 +214,17 @@ def sum_by(values: F32, offsets: I64) -> F32:
 
 def assert_same(actual: Encoded, expected: Encoded, *, rtol: float = 0.0) -> None:
     """Equal in every field, dtype and shape; `rtol` is the leeway of floats."""
-    for name, part in _arrays(expected).items():
-        other = _arrays(actual)[name]
+    for name, part in arrays_of(expected).items():
+        other = arrays_of(actual)[name]
         assert other.dtype == part.dtype, name
         assert other.shape == part.shape, name
         leeway = rtol if part.dtype.kind == "f" else 0.0
         np.testing.assert_allclose(other, part, rtol=leeway, atol=leeway, err_msg=name)
 
 
-def _arrays(encoded: Encoded) -> dict[str, Any]:
-    own = {f.name: getattr(encoded, f.name) for f in fields(Encoded) if f.name != "coverage"}
-    return own | {f.name: getattr(encoded.coverage, f.name) for f in fields(Coverage)}
+def arrays_of(value: Any, name: str = "") -> dict[str, Any]:
+    """Every array of a dataclass and of those inside it, by its dotted name."""
+    if not is_dataclass(value):
+        return {name: value}
+    parts = [arrays_of(getattr(value, f.name), f"{name}.{f.name}") for f in fields(value)]
+    return {name: array for part in parts for name, array in part.items()}

@@ -8,19 +8,18 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from builders import random_encoded
-from hplus.index.catalogue import everything, segments
-from hplus.index.index import Index
-from hplus.index.segment import read
-from hplus.index.snapshot import Snapshot
-from hplus.index.store import Disk
+from builders import arrays_of, random_encoded
+from hplus.index import Index
+from hplus.storage.catalogue import everything, segments
+from hplus.storage.disk import Disk
+from hplus.storage.segment import read
+from hplus.storage.snapshot import Snapshot
 from hplus.types import Encoded, concatenate
 from hplus.units.select import Budget
 
@@ -197,9 +196,17 @@ class TextModel:
     def __init__(self) -> None:
         self.calls = 0
 
-    def encode_step(self, texts: list[str], budget: Budget, width: int) -> Encoded:
+    def encode_step(
+        self,
+        texts: list[str],
+        budget: Budget,
+        width: int,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Encoded:
         self.calls += 1
-        return concatenate([_drawn(text) for text in texts]).at(budget=budget, width=width)
+        advance(len(texts))
+        drawn = concatenate([_drawn(text) for text in texts or [""]])[: len(texts)]
+        return drawn.at(budget=budget, width=width)
 
 
 def _drawn(text: str) -> Encoded:
@@ -207,7 +214,7 @@ def _drawn(text: str) -> Encoded:
     random = np.random.default_rng(seed)
     while True:
         encoded = random_encoded(random, [3], WIDTH)
-        if len(encoded.lexical_ids):
+        if len(encoded.lexical.ids):
             return encoded
 
 
@@ -228,12 +235,11 @@ def add(index: Index, *ids: str, text: str = "") -> None:
 
 def state(index: Index) -> State:
     """Everything a caller can see: settings, and of every document text, metadata and arrays."""
-    snapshot = index.snapshot
+    snapshot = index.engine.snapshot
     seen: State = {"": index.settings}
     for row in everything(snapshot.connection):
         encoded = stored(snapshot, row.id)
-        arrays = [getattr(encoded, f.name) for f in fields(encoded) if f.name != "coverage"]
-        arrays += vars(encoded.coverage).values()
+        arrays = arrays_of(encoded).values()
         digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
         seen[row.id] = (row.number, row.text, row.metadata, digest)
     return seen
@@ -264,7 +270,7 @@ def assert_found(index: Index, expected: Sequence[str]) -> None:
     assert all(id_ in index for id_ in expected)
     hits = index.search(encode("any"), k=10_000)
     assert sorted(hit.id for hit in hits) == sorted(expected)
-    snapshot = index.snapshot
+    snapshot = index.engine.snapshot
     for id_ in expected[:: max(1, len(expected) // 3)]:
         assert index.search(stored(snapshot, id_), view="global", k=1)[0].id == id_
 
@@ -280,6 +286,6 @@ def assert_sound(path: Path, expected: State) -> None:
         assert index.verify().problems == []
         assert set(state(index)) == {*expected, "the next one"}
         assert index.search(encode("the next one"), view="global", k=1)[0].id == "the next one"
-        named = [row.file for row in segments(index.snapshot.connection)]
+        named = [row.file for row in segments(index.engine.snapshot.connection)]
     assert sorted(entry.name for entry in (path / "segments").iterdir()) == named
     assert {entry.name for entry in path.iterdir()} == {"catalogue.sqlite", "lock", "segments"}

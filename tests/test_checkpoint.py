@@ -15,6 +15,7 @@ import pytest
 import safetensors.numpy
 
 from hplus import Budget, CheckpointError, HPlus, HPlusError, checkpoint
+from hplus.checkpoint import Checkpoint
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import Idf, ImportanceHead
 from hplus.recipe import Recipe
@@ -35,21 +36,23 @@ def saved(tiny: HPlus, tmp_path: Path) -> Path:
     layer = "base_model.model.encoder.layer.0.attention.self.query"
     return checkpoint.save(
         tmp_path / "saved",
-        reference=tiny.checkpoint.backbone.reference,
-        recipe=Recipe(
-            name="everything",
-            units="crf",
-            importance="head",
-            window=64,
-            document_budget=Budget(8, share=0.9, policy="merge"),
-            trained=("crf", "importance"),
+        Checkpoint(
+            tiny.checkpoint.backbone,
+            Recipe(
+                name="everything",
+                units="crf",
+                importance="head",
+                window=64,
+                document_budget=Budget(8, share=0.9, policy="merge"),
+                trained=("crf", "importance"),
+            ),
+            crf=CRF(draw(3, d), draw(3), draw(3, 3), draw(3), draw(3)),
+            head=ImportanceHead(draw(d), 0.5),
+            idf=Idf(np.abs(draw(tiny.checkpoint.backbone.tokenizer.vocabulary)) + 0.1),
+            adapter={f"{layer}.lora_A.weight": draw(2, d), f"{layer}.lora_B.weight": draw(d, 2)},
+            adapter_scale=2.0,
+            notes={"data": "none"},
         ),
-        crf=CRF(draw(3, d), draw(3), draw(3, 3), draw(3), draw(3)),
-        head=ImportanceHead(draw(d), 0.5),
-        idf=Idf(np.abs(draw(tiny.checkpoint.backbone.tokenizer.vocabulary)) + 0.1),
-        adapter={f"{layer}.lora_A.weight": draw(2, d), f"{layer}.lora_B.weight": draw(d, 2)},
-        adapter_scale=2.0,
-        notes={"data": "none"},
     )
 
 
@@ -198,14 +201,14 @@ def test_a_tensor_of_another_shape_or_kind_is_refused(
         ({"format": "1"}, "format '1'"),
         ({"format": True}, "format True"),
         ({"units": 5}, "wrong setting"),
-        ({"units": "foo"}, r"config\.json has a wrong setting: units 'foo'"),
+        ({"units": "foo"}, r"config\.json has a wrong setting: unknown units 'foo'"),
         ({"notes": [1]}, "wrong setting"),
         ({"adapter": {"scale": "big"}}, "wrong setting"),
         ({"widths": {"global": 9999}}, r"config\.json.*9999"),
         ({"budgets": {"document": {"count": 2.5}}}, "wrong setting"),
         ({"backbone": {"kind": "bert", "path": 5}}, r"config\.json"),
         ({"backbone": {"kind": "bert", "hub": "a/b", "files": [1]}}, "neither path nor hub"),
-        ({"window": 9999}, "window 9999"),
+        ({"window": 9999}, "window of 3 to 64 tokens, got 9999"),
         ({"window": "wide"}, "wrong setting|window"),
         ({"budgets": {"document": {"count": 0}}}, "wrong setting"),
         ({"budgets": {"document": {"colour": 1}}}, "wrong setting"),
@@ -266,10 +269,7 @@ def test_untrained_heads_cannot_be_switched_on(tiny: HPlus, tmp_path: Path) -> N
         *(np.zeros(shape, np.float32) for shape in (3, (3, 3), 3, 3)),
     )
     recipe = replace(tiny.recipe, units="crf")
-    reference = tiny.checkpoint.backbone.reference
-    checkpoint.save(
-        tmp_path / "x", reference=reference, recipe=recipe, crf=crf, idf=tiny.checkpoint.idf
-    )
+    checkpoint.save(tmp_path / "x", replace(tiny.checkpoint, recipe=recipe, crf=crf))
     with pytest.raises(CheckpointError, match="does not list it as trained"):
         HPlus(tmp_path / "x")
 
@@ -286,18 +286,6 @@ def test_the_default_says_what_was_trained_and_on_what(mini: HPlus) -> None:
     data = mini.checkpoint.notes["data"]
     training = mini.checkpoint.notes["training"]
     assert {*training["labels"], *training["pairs"]} <= set(data)
-
-
-def test_the_projection_of_the_default(mini: HPlus) -> None:
-    """Shipped for the laboratory in float16; no fingerprint depends on it."""
-    found = checkpoint.read_projection("mini")
-    assert found is not None
-    weight, bias = found
-    assert weight.shape == (mini.dim, mini.dim)
-    assert bias.shape == (mini.dim,)
-    assert weight.dtype == bias.dtype == np.float32
-    assert 0 < np.abs(weight - np.eye(mini.dim)).max() < 0.5  # learned from the identity on
-    assert checkpoint.read_projection("chunker") is None
 
 
 @pytest.mark.parametrize("name", ["mini", "chunker"])
@@ -317,9 +305,13 @@ def inner(tiny: HPlus, tmp_path: Path) -> Path:
 
     return checkpoint.save(
         tmp_path / "inner",
-        reference=tiny.checkpoint.backbone.reference,
-        recipe=Recipe(units="crf", layer=1, window=64, trained=("crf",)),
-        crf=CRF(draw(3, 5), draw(3), draw(3, 3), draw(3), draw(3), draw(3, tiny.dim, 5), draw(5)),
+        Checkpoint(
+            tiny.checkpoint.backbone,
+            Recipe(units="crf", layer=1, window=64, trained=("crf",)),
+            crf=CRF(
+                draw(3, 5), draw(3), draw(3, 3), draw(3), draw(3), draw(3, tiny.dim, 5), draw(5)
+            ),
+        ),
     )
 
 
@@ -344,7 +336,7 @@ def test_a_layer_that_is_not_there_is_refused(inner: Path) -> None:
     with pytest.raises(CheckpointError, match="read layer 3, but the backbone has 2"):
         HPlus(inner)
     rewrite(inner, layer=0)
-    with pytest.raises(CheckpointError, match="layer 0 asked"):
+    with pytest.raises(CheckpointError, match="expected layer of 1 or more, got 0"):
         HPlus(inner)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from hplus_lab.cli import app as laboratory
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -81,9 +83,16 @@ def test_the_paper_map_names_what_is_there() -> None:
         if len(cells) != 4:
             continue
         for name in re.findall(r"`([\w.]+\.[\w.]+)`", cells[2]):
-            assert pkgutil.resolve_name(f"hplus.{name}"), name
+            full = name if name.startswith("hplus_lab.") else f"hplus.{name}"
+            assert pkgutil.resolve_name(full), name
         for name in re.findall(r"(test_\w+\.py)", cells[3]):
-            assert list((ROOT / "tests").rglob(name)), name
+            assert [*ROOT.glob(f"tests/**/{name}"), *ROOT.glob(f"lab/tests/**/{name}")], name
+
+
+def test_the_commands_of_the_laboratory_are_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for command in laboratory.registered_commands:
+        assert f"hplus-lab {command.name}" in page, command.name
 
 
 def refresh() -> None:

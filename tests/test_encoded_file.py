@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import assert_same, random_encoded
+from hplus import files
 from hplus.encoded_file import FORMAT, read_encoded, write_encoded
 from hplus.errors import InputError
 from hplus.types import Encoded
@@ -65,7 +66,7 @@ def test_the_arrays_are_plain(tmp_path: Path, suffix: str) -> None:
     write_encoded(path, sample(), fingerprint="f")
     arrays = arrays_of(path)
     assert {"vectors", "offsets", "coverage_kept"} <= set(arrays)
-    np.testing.assert_array_equal(arrays["vectors"], sample().vectors)
+    np.testing.assert_array_equal(arrays["vectors"], sample().units.vectors)
     assert not any(array.dtype.hasobject for array in arrays.values())
 
 
@@ -77,7 +78,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
     cuts = {*range(0, len(whole), 97), *range(1, 12), *range(len(whole) - 30, len(whole))}
     for cut in cuts:
         path.write_bytes(whole[:cut])
-        with pytest.raises(InputError, match=f"cut{suffix} is not a sound encoding"):
+        with pytest.raises(InputError, match=f"cut{suffix} is not a valid encoding"):
             read_encoded(path)
 
 
@@ -89,7 +90,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
 def test_garbage_is_named(tmp_path: Path, suffix: str, content: bytes) -> None:
     path = tmp_path / f"bad{suffix}"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=f"bad{suffix} is not a sound encoding"):
+    with pytest.raises(InputError, match=f"bad{suffix} is not a valid encoding"):
         read_encoded(path)
 
 
@@ -128,11 +129,11 @@ def test_a_pickle_inside_is_refused_and_never_run(tmp_path: Path) -> None:
     hidden[0] = Touch(trap)
     arrays["vectors"] = hidden
     np.savez(path, **arrays)
-    with pytest.raises(InputError, match=r"pickled.npz is not a sound encoding"):
+    with pytest.raises(InputError, match=r"pickled.npz is not a valid encoding"):
         read_encoded(path)
     bare = tmp_path / "bare.npz"
     bare.write_bytes(pickle.dumps(Touch(trap)))
-    with pytest.raises(InputError, match=r"bare.npz is not a sound encoding"):
+    with pytest.raises(InputError, match=r"bare.npz is not a valid encoding"):
         read_encoded(bare)
     assert not trap.exists()
 
@@ -144,7 +145,7 @@ def test_a_missing_array_is_an_error(tmp_path: Path, change: str) -> None:
     arrays = arrays_of(path)
     del arrays[change]
     np.savez(path, **arrays)
-    with pytest.raises(InputError, match=f"less.npz is not a sound encoding.*{change}"):
+    with pytest.raises(InputError, match=f"less.npz is not a valid encoding.*{change}"):
         read_encoded(path)
 
 
@@ -152,12 +153,12 @@ def test_a_single_array_and_an_unknown_one_are_no_encoding(tmp_path: Path) -> No
     single = io.BytesIO()
     np.save(single, np.zeros(3))
     (tmp_path / "one.npz").write_bytes(single.getvalue())
-    with pytest.raises(InputError, match=r"one.npz is not a sound encoding"):
+    with pytest.raises(InputError, match=r"one.npz is not a valid encoding"):
         read_encoded(tmp_path / "one.npz")
     path = tmp_path / "more.npz"
     write_encoded(path, sample(), fingerprint="f")
     np.savez(path, **arrays_of(path), surplus=np.zeros(1))
-    with pytest.raises(InputError, match=r"more.npz is not a sound encoding.*surplus"):
+    with pytest.raises(InputError, match=r"more.npz is not a valid encoding.*surplus"):
         read_encoded(path)
 
 
@@ -171,7 +172,7 @@ def test_another_format_is_named(tmp_path: Path) -> None:
         read_encoded(path)
     foreign = tmp_path / "foreign.safetensors"
     safetensors.numpy.save_file({"x": np.zeros(2)}, foreign)
-    with pytest.raises(InputError, match=r"foreign.safetensors is not a sound encoding"):
+    with pytest.raises(InputError, match=r"foreign.safetensors is not a valid encoding"):
         read_encoded(foreign)
 
 
@@ -181,7 +182,7 @@ def test_a_missing_file_and_a_wrong_suffix(tmp_path: Path) -> None:
             read_encoded(tmp_path / f"none{suffix}")
     for name in ["x.npy", "x", "x.npz.gz"]:
         for act in (lambda p: write_encoded(p, sample(), fingerprint="f"), read_encoded):
-            with pytest.raises(InputError, match=f"{name}: encodings are .npz or .safetensors"):
+            with pytest.raises(InputError, match=f"{name}: expected an .npz or .safetensors file"):
                 act(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -193,14 +194,10 @@ def test_a_failed_write_leaves_what_was_there(
     path, new = tmp_path / f"old{suffix}", tmp_path / f"new{suffix}"
     write_encoded(path, sample(), fingerprint="before")
 
-    def full(file: Any, *_: object, **__: object) -> NoReturn:
-        """The disk fills up half way."""
-        with file.open("wb") if isinstance(file, Path) else file as half:
-            half.write(b"half")
+    def full(_: Path) -> NoReturn:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(files, "sync", full)
     for target in (path, new):
         with pytest.raises(OSError, match="no space left"):
             write_encoded(target, sample()[:1], fingerprint="after")

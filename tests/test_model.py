@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from builders import assert_same
 from hplus import Budget, BudgetError, Encoded, HPlus, HPlusError, InputError, Terms
 from hplus import texts as texts_module
+from hplus.backbones import bert_numpy
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
+from hplus.states_file import stored_states
 from hplus.types import concatenate
 from hplus.views import fusion
 
@@ -53,33 +58,19 @@ def with_heads(model: HPlus, seed: int = 0) -> HPlus:
     return other
 
 
-def assert_equal(a: Encoded, b: Encoded, tolerance: float = 1e-5) -> None:
-    for field in fields(Encoded):
-        if field.name == "coverage":
-            for name in ("tokens", "windows", "cut"):
-                np.testing.assert_array_equal(getattr(a.coverage, name), getattr(b.coverage, name))
-            np.testing.assert_allclose(a.coverage.kept, b.coverage.kept, rtol=1e-5, atol=1e-5)
-            continue
-        left, right = getattr(a, field.name), getattr(b, field.name)
-        if left.dtype.kind == "f":
-            np.testing.assert_allclose(left, right, atol=tolerance, rtol=1e-5)
-        else:
-            np.testing.assert_array_equal(left, right)
-
-
 def test_a_text_alone_and_in_any_batch(tiny: HPlus) -> None:
     together = tiny.encode_document(TEXTS)
     backwards = tiny.encode_document(TEXTS[::-1])
     for i, text in enumerate(TEXTS):
         alone = tiny.encode_document([text])
-        assert_equal(alone, together[i])
-        assert_equal(alone, backwards[len(TEXTS) - 1 - i])
+        assert_same(alone, together[i], rtol=1e-5)
+        assert_same(alone, backwards[len(TEXTS) - 1 - i], rtol=1e-5)
 
 
 def test_a_text_alone_and_in_a_batch_on_the_real_weights(mini: HPlus) -> None:
     together = mini.encode_document(TEXTS)
     for i, text in enumerate(TEXTS):
-        assert_equal(mini.encode_document([text]), together[i])
+        assert_same(mini.encode_document([text]), together[i], rtol=1e-5)
 
 
 def test_crf_partitions_are_equal_in_any_batch_unless_the_margin_is_small(tiny: HPlus) -> None:
@@ -116,7 +107,7 @@ def test_a_slice_equals_a_fresh_encoding(
 ) -> None:
     whole = tiny.encode_document(texts, budget=Budget())
     fresh = tiny.encode_document(texts, budget=Budget(count), width=width)
-    assert_equal(whole.at(budget=count, width=width), fresh)
+    assert_same(whole.at(budget=count, width=width), fresh, rtol=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -124,16 +115,17 @@ def test_a_slice_equals_a_fresh_encoding(
 def test_merging_keeps_all_importance(tiny: HPlus, texts: list[str], count: int) -> None:
     merged = tiny.encode_document(texts, budget=Budget(count, policy="merge"))
     np.testing.assert_allclose(merged.coverage.kept, merged.coverage.importance, rtol=1e-4)
-    assert (np.diff(merged.offsets) <= count).all()
-    every_span = tiny.encode_document(texts, budget=Budget()).spans
-    assert sorted(map(tuple, merged.spans.tolist())) == sorted(map(tuple, every_span.tolist()))
+    assert (np.diff(merged.units.offsets) <= count).all()
+    every_span = tiny.encode_document(texts, budget=Budget()).units.spans
+    found = sorted(map(tuple, merged.units.spans.tolist()))
+    assert found == sorted(map(tuple, every_span.tolist()))
 
 
 def test_vectors_have_length_one_and_units_fall_in_importance(tiny: HPlus) -> None:
     encoded = tiny.encode_document(TEXTS, budget=Budget())
-    np.testing.assert_allclose(np.linalg.norm(encoded.vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(encoded.units.vectors, axis=1), 1, atol=1e-5)
     for i in range(len(TEXTS)):
-        assert (np.diff(encoded[i].weights) <= 0).all()
+        assert (np.diff(encoded[i].units.weights) <= 0).all()
 
 
 def test_empty_texts_have_no_units_and_match_nothing(tiny: HPlus) -> None:
@@ -154,7 +146,7 @@ def test_an_empty_query_scores_nothing(tiny: HPlus) -> None:
 def test_no_texts_at_all(tiny: HPlus) -> None:
     encoded = tiny.encode_document([])
     assert len(encoded) == 0
-    assert encoded.vectors.shape == (0, tiny.dim)
+    assert encoded.units.vectors.shape == (0, tiny.dim)
     assert tiny.segment([]) == []
     assert list(tiny.stream_documents(iter([]))) == []
     assert len(tiny.encode_query([])) == 0
@@ -244,9 +236,9 @@ def test_a_stream_gives_out_what_came_before_the_bad_element(tiny: HPlus) -> Non
 )
 def test_odd_texts_have_a_defined_result(tiny: HPlus, text: str) -> None:
     encoded = tiny.encode_document(["type 2 diabetes", text, "heart failure"])
-    assert np.isfinite(encoded.vectors).all()
-    assert_equal(encoded[0], tiny.encode_document(["type 2 diabetes"]))
-    assert_equal(encoded[2], tiny.encode_document(["heart failure"]))
+    assert np.isfinite(encoded.units.vectors).all()
+    assert_same(encoded[0], tiny.encode_document(["type 2 diabetes"]), rtol=1e-5)
+    assert_same(encoded[2], tiny.encode_document(["heart failure"]), rtol=1e-5)
 
 
 def test_two_hundred_thousand_characters(tiny: HPlus) -> None:
@@ -254,7 +246,7 @@ def test_two_hundred_thousand_characters(tiny: HPlus) -> None:
     assert len(text) > 200_000
     encoded = tiny.encode_document([text], budget=Budget(32))
     assert encoded.coverage.tokens[0] == 6 * 5600
-    assert len(encoded.weights) == 32
+    assert len(encoded.units.weights) == 32
 
 
 def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +264,7 @@ def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPa
     assert len(first) == 2
     assert taken == 2
     whole = concatenate([first, *stream])
-    assert_equal(whole, tiny.encode_document(TEXTS))
+    assert_same(whole, tiny.encode_document(TEXTS), rtol=1e-5)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -295,19 +287,19 @@ def test_what_came_before_a_failing_source_is_given_out(
 def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
     by_torch = tiny.encode_document(TEXTS, devices=["cpu", "cpu"])
-    assert_equal(by_torch, tiny.encode_document(TEXTS), 1e-4)
+    assert_same(by_torch, tiny.encode_document(TEXTS), rtol=1e-4)
     with pytest.raises(HPlusError, match="device 'nosuch' cannot be used"):
         tiny.encode_document(TEXTS, devices=["nosuch"])
     with pytest.raises(InputError, match="list"):
         tiny.encode_document(TEXTS, devices="cpu")
-    with pytest.raises(InputError, match="workers=0"):
+    with pytest.raises(InputError, match="expected 1 or more workers"):
         tiny.encode_document(TEXTS, workers=0)
 
 
 def test_workers_give_what_one_process_gives(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
     model = HPlus(tiny.checkpoint.source, terms=Terms(["type 2"])).fit_idf(TEXTS)
-    assert_equal(model.encode_document(TEXTS, workers=2), model.encode_document(TEXTS))
+    assert_same(model.encode_document(TEXTS, workers=2), model.encode_document(TEXTS), rtol=1e-5)
 
 
 def test_one_text_never_starts_a_process(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +313,7 @@ def test_one_text_never_starts_a_process(tiny: HPlus, monkeypatch: pytest.Monkey
 def test_torch_and_numpy_agree(tiny: HPlus) -> None:
     by_torch = HPlus(tiny.checkpoint.source, device="cpu").fit_idf(TEXTS)
     by_numpy = HPlus(tiny.checkpoint.source).fit_idf(TEXTS)
-    assert_equal(by_torch.encode_document(TEXTS), by_numpy.encode_document(TEXTS), 1e-4)
+    assert_same(by_torch.encode_document(TEXTS), by_numpy.encode_document(TEXTS), rtol=1e-4)
 
 
 def test_states_hold_everything_per_token(tiny: HPlus) -> None:
@@ -351,7 +343,7 @@ def test_settings_are_checked_at_once(tiny_folder: Path) -> None:
         with pytest.raises(HPlusError):
             HPlus(tiny_folder, **{setting: value})
     for width in (33, 0, 8.0):
-        with pytest.raises(BudgetError, match=f"width {width} asked"):
+        with pytest.raises(BudgetError, match=f"width of 1 to 32, got {width}"):
             HPlus(tiny_folder).encode_query("x", width=width)  # type: ignore[arg-type]
     for budget in ("16", 2.5, 0):
         with pytest.raises(BudgetError, match="budget"):
@@ -394,7 +386,7 @@ def test_merged_long_texts_alone_and_in_a_batch(mini: HPlus) -> None:
     for budget in (Budget(8, policy="merge"), Budget(16, policy="ward")):
         together = mini.encode_document(texts, budget=budget)
         for i, text in enumerate(texts):
-            assert_equal(mini.encode_document(text, budget=budget), together[i])
+            assert_same(mini.encode_document(text, budget=budget), together[i], rtol=1e-5)
 
 
 def test_untrained_heads_cannot_be_switched_on_by_hand(tiny: HPlus, tmp_path: Path) -> None:
@@ -410,14 +402,11 @@ def test_untrained_heads_cannot_be_switched_on_by_hand(tiny: HPlus, tmp_path: Pa
 
 
 def test_overlapping_encodings_leave_blas_as_it_was(tiny: HPlus) -> None:
-    def threads() -> list[int]:
-        return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
-
-    before = threads()
+    before = blas_threads()
     texts = [f"chronic kidney disease {i} " * 20 for i in range(60)]
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: tiny.encode_document(texts), range(6)))
-    assert threads() == before
+    assert blas_threads() == before
 
 
 def test_segmenting_by_rules_does_not_run_the_encoder(
@@ -426,7 +415,9 @@ def test_segmenting_by_rules_does_not_run_the_encoder(
     def refuse(*_: object) -> None:
         raise AssertionError("the encoder ran")
 
-    monkeypatch.setattr(tiny.checkpoint.backbone, "forward", refuse)
+    monkeypatch.setattr(tiny.checkpoint.backbone, "layers", refuse)
+    with pytest.raises(AssertionError, match="the encoder ran"):
+        tiny.encode_query("heart failure")
     assert [u.text for u in tiny.segment("heart failure")[0]] == ["heart failure"]
 
 
@@ -436,7 +427,7 @@ def test_segments_are_the_units_of_the_encoding(tiny_folder: Path) -> None:
         model = HPlus(tiny_folder, window=64, long=long)
         encoded = model.encode_document(text, budget=Budget())
         spans = sorted((unit.start, unit.end) for unit in model.segment(text)[0])
-        assert spans == sorted(map(tuple, encoded.spans.tolist()))
+        assert spans == sorted(map(tuple, encoded.units.spans.tolist()))
 
 
 def test_printing_tells_the_recipe(mini: HPlus) -> None:
@@ -448,5 +439,121 @@ def test_printing_tells_the_recipe(mini: HPlus) -> None:
         "merge to 32 units",
         "trained    crf, importance",
         "stitch",
+        "pooling    mean",
+        "prompts    none",
     ):
         assert part in shown
+
+
+def test_the_default_is_the_model_it_has_always_been(mini: HPlus, tmp_path: Path) -> None:
+    """Indexes and caches of states made before pooling and prompts existed still open."""
+    assert mini.fingerprint == "a424f68fa9986975f6df8a78710e0c139ab77806b629df7b87abcf73eaf86432"
+    for side in ("query", "document"):
+        stored_states(mini, ["type 2 diabetes", "糖尿病"], tmp_path, side=side)  # type: ignore[arg-type]
+    assert [folder.name for folder in tmp_path.iterdir()] == ["2ed792d810a8206f8c49548a"]
+
+
+PROMPTS = {"query_prompt": "type: ", "document_prompt": "disease of the heart: "}
+
+
+def test_each_side_has_its_prompt(tiny_folder: Path) -> None:
+    """A prompt moves vectors; units, spans and lexical tokens stay those of the text."""
+    plain, prompted = HPlus(tiny_folder), HPlus(tiny_folder, **PROMPTS)  # type: ignore[arg-type]
+    as_query = HPlus(tiny_folder, document_prompt=PROMPTS["query_prompt"])
+    texts = [text for text in TEXTS if text.strip()]
+    query, document = prompted.encode_query(texts), prompted.encode_document(texts)
+    assert_same(query, as_query.encode_document(texts), rtol=1e-5)
+    for encoded in (query, document):
+        without = plain.encode_document(texts)
+        assert np.abs(encoded.global_ - without.global_).max() > 0.01
+        assert np.abs(encoded.units.vectors - without.units.vectors).max() > 0.01
+        for part, name in (("units", "spans"), ("units", "weights"), ("lexical", "ids")):
+            np.testing.assert_array_equal(
+                getattr(getattr(encoded, part), name), getattr(getattr(without, part), name)
+            )
+    assert np.abs(query.global_ - document.global_).max() > 0.01
+
+
+def test_segments_and_states_know_the_side(tiny_folder: Path) -> None:
+    model = with_heads(HPlus(tiny_folder, **PROMPTS))  # type: ignore[arg-type]
+    texts = [text for text in TEXTS if text.strip()]
+    for side, encode in (("query", model.encode_query), ("document", model.encode_document)):
+        encoded = encode(texts, budget=Budget())
+        for i, units in enumerate(model.segment(texts, side=side)):  # type: ignore[arg-type]
+            spans = sorted((unit.start, unit.end) for unit in units)
+            assert spans == sorted(map(tuple, encoded[i].units.spans.tolist()))
+        mean = model.states(texts, side=side).mean  # type: ignore[arg-type]
+        unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+        np.testing.assert_allclose(encoded.global_, unit, atol=1e-5)
+    assert model.segment(texts) == model.segment(texts, side="document")
+
+
+def test_idf_counts_documents_as_they_are_read(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a prompt, the first token of a text may be another one."""
+    model = HPlus(tiny_folder, document_prompt="disease: ")
+    tokenizer, prompts = model.checkpoint.backbone.tokenizer, []
+    tokens = tokenizer.tokens
+
+    def watching(texts: list[str], prompt: str = "") -> Any:
+        prompts.append(prompt)
+        return tokens(texts, prompt)
+
+    monkeypatch.setattr(tokenizer, "tokens", watching)
+    model.fit_idf(TEXTS)
+    assert set(prompts) == {"disease: "}
+
+
+def test_scores_use_the_prompt_of_each_side(tiny_folder: Path) -> None:
+    model = HPlus(tiny_folder, pooling="cls", **PROMPTS)  # type: ignore[arg-type]
+    scores = model.score("heart failure", TEXTS[:3])
+    query, documents = model.encode_query("heart failure"), model.encode_document(TEXTS[:3])
+    np.testing.assert_allclose(scores.global_, documents.global_ @ query.global_[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pooling": "cls"},
+        {"pooling": "last"},
+        {"mean_over": "text"},
+        {"query_prompt": "q: "},
+        {"document_prompt": "q: "},
+    ],
+)
+def test_what_changes_vectors_changes_the_fingerprint(
+    tiny_folder: Path, change: dict[str, str]
+) -> None:
+    assert HPlus(tiny_folder, **change).fingerprint != HPlus(tiny_folder).fingerprint
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_blas_has_one_thread_while_the_encoder_runs(
+    tiny: HPlus, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    """On a busy machine its threads would wait for one another; and one text starts no threads."""
+    seen: set[int] = set()
+    attend = bert_numpy.attend
+
+    def watching(*arguments: Any) -> Any:
+        seen.update(blas_threads())
+        assert many or threading.current_thread() is threading.main_thread()
+        return attend(*arguments)
+
+    monkeypatch.setattr(bert_numpy, "attend", watching)
+    monkeypatch.setattr(tiny, "threads", 2)
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        tiny.encode_query(TEXTS[7:] * 20 + [TEXTS[0]] if many else "heart failure")
+        assert blas_threads() == before
+    assert seen == {1}
+
+
+def blas_threads() -> list[int]:
+    """Threads of numpy's BLAS; scipy and torch have their own."""
+    return [
+        info["num_threads"]
+        for info in threadpool_info()
+        if info["user_api"] == "blas" and "numpy" in info["filepath"]
+    ]

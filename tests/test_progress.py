@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Any, NoReturn
 
 import pytest
 
@@ -35,6 +36,26 @@ def test_a_bar_counts_to_the_end_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
         bar.advance(2)
     assert "encoding" in screen.getvalue()
     assert "3/3" in screen.getvalue()
+
+
+@pytest.mark.parametrize(("total", "shown"), [(4, "1/4"), (lambda: 5, "1/5"), (None, "1/?")])
+def test_the_total_is_shown_if_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, total: Any, shown: str
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with show_progress("indexing", total) as bar:
+        bar.advance(1)
+    assert shown in screen.getvalue()
+
+
+def test_nothing_is_counted_where_there_is_no_terminal() -> None:
+    def count() -> NoReturn:
+        raise AssertionError("the source was counted")
+
+    with show_progress("indexing", count) as bar:
+        bar.advance(1)
 
 
 @pytest.mark.parametrize("texts", [["a", "b", "a", ""], ["type 2 " * 200, "b"]])

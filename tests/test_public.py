@@ -25,15 +25,18 @@ NAMES = [
     "IndexBusyError",
     "IndexDamagedError",
     "InputError",
+    "Lexical",
     "MissingExtraError",
     "ModelMismatchError",
     "Results",
     "Scores",
+    "Search",
     "Span",
     "StorageError",
     "Terms",
     "TermsError",
     "Unit",
+    "Units",
     "__version__",
 ]
 HEAVY = "{'torch', 'transformers', 'numba', 'scipy', 'sentence_transformers'}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hplus import Budget, InputError
+from hplus.backbones.encode import Reading
 from hplus.recipe import Recipe
 
 budgets = st.builds(
@@ -21,6 +24,11 @@ recipes = st.builds(
     importance=st.sampled_from(["idf", "head", "uniform"]),
     window=st.integers(3, 512),
     long=st.sampled_from(["stitch", "cut"]),
+    pooling=st.sampled_from(["mean", "cls", "last"]),
+    mean_over=st.sampled_from(["all", "text"]),
+    attention=st.sampled_from(["bidirectional", "causal"]),
+    query_prompt=st.sampled_from(["", "query: "]),
+    document_prompt=st.text(max_size=5),
     phrase_width=st.none() | st.integers(1, 384),
     query_budget=budgets,
     document_budget=budgets,
@@ -51,8 +59,25 @@ def test_what_a_config_leaves_out_has_a_value() -> None:
         {"importance": "loud"},
         {"fusion": {}},
         {"units": None},
+        {"pooling": "max"},
+        {"mean_over": "half"},
+        {"attention": ["causal"]},
+        {"query_prompt": None},
+        {"document_prompt": "\ud800"},
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(setting: dict[str, object]) -> None:
-    with pytest.raises(InputError):
+    (name,) = setting
+    with pytest.raises(
+        InputError, match="fusion" if name == "fusion" else rf"expected.*{name}|{name}.*expected"
+    ):
         Recipe(**setting)  # type: ignore[arg-type]
+
+
+def test_a_reading_is_what_the_recipe_says_of_a_side() -> None:
+    recipe = Recipe(window=64, long="cut", layer=2, pooling="cls", query_prompt="q: ")
+    query, document = recipe.reading("query"), recipe.reading("document")
+    assert query == Reading(64, "cut", 2, "q: ", "cls", "all")
+    assert document == replace(query, prompt="")
+    with pytest.raises(InputError, match="expected side to be query or document, got 'both'"):
+        recipe.reading("both")  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hplus import HPlus
-from hplus.evaluate.beir import Bench
+from hplus.evaluate.bench import Bench
 from hplus.evaluate.data import read_beir
 
 ROOT = Path(__file__).parents[1]

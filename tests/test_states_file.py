@@ -18,7 +18,7 @@ from hplus import HPlus, InputError, states_file
 from hplus.backbones.encode import encode_states
 from hplus.heads.crf import CRF
 from hplus.heads.importance import ImportanceHead
-from hplus.states_file import StoredStates, cut, stored_states, weigh
+from hplus.states_file import StoredStates, stored_states, unit_begins, weigh
 from hplus.units.partition import partition, spans_of_units
 
 TEXTS = [
@@ -140,7 +140,7 @@ def test_texts_without_tokens(model: HPlus, tmp_path: Path, texts: list[str]) ->
         stored = stored_states(model, texts, tmp_path)
         assert stored.states.shape == stored.inner.shape == (0, model.dim)
         np.testing.assert_array_equal(stored.mean, np.zeros((len(texts), model.dim)))
-        assert cut(random_crf(model.dim, 4), stored).shape == (0,)
+        assert unit_begins(random_crf(model.dim, 4), stored).shape == (0,)
         assert weigh(ImportanceHead(np.ones(model.dim, np.float32), 0.0), stored).shape == (0,)
 
 
@@ -265,7 +265,7 @@ def test_cut_is_the_partition_of_the_model(model: HPlus, tmp_path: Path, hidden:
     stored = stored_states(headed, TEXTS, tmp_path)
     crf = headed.checkpoint.crf
     assert crf is not None
-    units = partition(cut(crf, stored), stored.tokens.offsets)
+    units = partition(unit_begins(crf, stored), stored.tokens.offsets)
     spans = spans_of_units(stored.tokens, units).tolist()
     found = [spans[first:last] for first, last in pairwise(units.offsets.tolist())]
     assert found == [[[u.start, u.end] for u in units] for units in headed.segment(TEXTS)]
@@ -283,3 +283,21 @@ def test_weigh_is_the_head_s_importance(model: HPlus, tmp_path: Path) -> None:
         weights, head.importance(np.asarray(stored.inner, np.float32)), rtol=1e-5
     )
     np.testing.assert_allclose(weights, headed.states(TEXTS).importance, rtol=1e-2, atol=5e-3)
+
+
+def test_each_way_of_reading_has_a_folder_of_its_own(tiny_folder: Path, tmp_path: Path) -> None:
+    prompts = {"query_prompt": "type: ", "document_prompt": "disease: "}
+    ways = [{}, {"pooling": "cls"}, {"pooling": "last"}, {"mean_over": "text"}, prompts]
+    for count, settings in enumerate(ways, start=1):
+        stored_states(HPlus(tiny_folder, **settings), TEXTS, tmp_path)
+        assert len(list(tmp_path.iterdir())) == count
+    model = HPlus(tiny_folder, **prompts, long="cut")
+    for side in ("query", "document"):
+        stored, fresh = (
+            stored_states(model, TEXTS, tmp_path, side=side),
+            model.states(TEXTS, side=side),
+        )
+        np.testing.assert_array_equal(stored.tokens.ids, fresh.tokens.ids)
+        np.testing.assert_allclose(stored.mean, fresh.mean, atol=1e-5)
+        np.testing.assert_allclose(stored.states, fresh.states, atol=5e-3)
+    assert len(list(tmp_path.iterdir())) == len(ways) + 1

@@ -28,19 +28,17 @@ def encodings(draw: st.DrawFn) -> Encoded:
 def units_as_lists(encoded: Encoded) -> list[list[object]]:
     """Everything a text owns, by plain loops over the offsets."""
     texts = []
+    own = encoded.units
     for i in range(len(encoded)):
-        units = range(int(encoded.offsets[i]), int(encoded.offsets[i + 1]))
-        lost = range(int(encoded.dropped_offsets[i]), int(encoded.dropped_offsets[i + 1]))
-        terms = range(int(encoded.lexical_offsets[i]), int(encoded.lexical_offsets[i + 1]))
+        units = range(int(own.offsets[i]), int(own.offsets[i + 1]))
+        lost = range(int(encoded.dropped.offsets[i]), int(encoded.dropped.offsets[i + 1]))
+        terms = range(int(encoded.lexical.offsets[i]), int(encoded.lexical.offsets[i + 1]))
         texts.append(
             [
                 encoded.global_[i].tolist(),
-                [
-                    (encoded.vectors[u].tolist(), encoded.weights[u], encoded.spans_of(u))
-                    for u in units
-                ],
-                [(encoded.dropped_weights[u], encoded.dropped_spans_of(u)) for u in lost],
-                [(encoded.lexical_ids[t], encoded.lexical_weights[t]) for t in terms],
+                [(own.vectors[u].tolist(), own.weights[u], own.spans_of(u)) for u in units],
+                [(encoded.dropped.weights[u], encoded.dropped.spans_of(u)) for u in lost],
+                [(encoded.lexical.ids[t], encoded.lexical.weights[t]) for t in terms],
                 [values[i] for values in vars(encoded.coverage).values()],
             ]
         )
@@ -71,10 +69,10 @@ def test_a_slice_holds_what_its_texts_own(
     piece = encoded[first:last]
     assert len(piece) == len(expected)
     assert units_as_lists(piece) == expected
-    assert piece.offsets[0] == piece.span_offsets[0] == piece.lexical_offsets[0] == 0
-    assert len(piece.vectors) == piece.offsets[-1]
-    assert len(piece.spans) == piece.span_offsets[-1]
-    assert len(piece.dropped_spans) == piece.dropped_span_offsets[-1]
+    assert piece.units.offsets[0] == piece.units.span_offsets[0] == piece.lexical.offsets[0] == 0
+    assert len(piece.units.vectors) == piece.units.offsets[-1]
+    assert len(piece.units.spans) == piece.units.span_offsets[-1]
+    assert len(piece.dropped.spans) == piece.dropped.span_offsets[-1]
 
 
 @fast
@@ -114,12 +112,12 @@ def test_texts_are_taken_in_any_order_and_more_than_once() -> None:
 def test_spans_of_a_unit_in_reading_order() -> None:
     encoded = random_encoded(np.random.default_rng(3), [6], dropped=[4], merged=True)
     text = text_of_words()
-    words = [[text[a:b] for a, b in encoded.spans_of(unit)] for unit in range(6)]
-    words += [[text[a:b] for a, b in encoded.dropped_spans_of(unit)] for unit in range(4)]
+    words = [[text[a:b] for a, b in encoded.units.spans_of(unit)] for unit in range(6)]
+    words += [[text[a:b] for a, b in encoded.dropped.spans_of(unit)] for unit in range(4)]
     assert max(map(len, words)) > 1
     assert all(unit == sorted(unit) for unit in words)
     assert sorted(word for unit in words for word in unit) == text.split()[: sum(map(len, words))]
-    assert all(isinstance(span, Span) for unit in range(6) for span in encoded.spans_of(unit))
+    assert all(isinstance(span, Span) for unit in range(6) for span in encoded.units.spans_of(unit))
 
 
 @given(st.lists(st.sampled_from([-0.5, 0.0, 0.25, 1.0]), max_size=8))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         StorageError,
         TermsError,
     )
-    from hplus.index.index import Index
+    from hplus.index import Index
     from hplus.model import HPlus
-    from hplus.search.searcher import Hit, Results
-    from hplus.types import Encoded, Explanation, Scores, Span, Unit
+    from hplus.search.results import Results
+    from hplus.types import Encoded, Explanation, Hit, Lexical, Scores, Search, Span, Unit, Units
     from hplus.units.select import Budget
     from hplus.units.terms import Terms
 
@@ -34,16 +34,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "HPlus": "hplus.model",
-    "Index": "hplus.index.index",
-    "Hit": "hplus.search.searcher",
-    "Results": "hplus.search.searcher",
+    "Index": "hplus.index",
+    "Results": "hplus.search.results",
     "Budget": "hplus.units.select",
     "Terms": "hplus.units.terms",
     "Encoded": "hplus.types",
     "Explanation": "hplus.types",
+    "Hit": "hplus.types",
+    "Lexical": "hplus.types",
     "Scores": "hplus.types",
+    "Search": "hplus.types",
     "Span": "hplus.types",
     "Unit": "hplus.types",
+    "Units": "hplus.types",
     "HPlusError": "hplus.errors",
     "InputError": "hplus.errors",
     "BudgetError": "hplus.errors",
@@ -73,15 +76,18 @@ __all__ = [
     "IndexBusyError",
     "IndexDamagedError",
     "InputError",
+    "Lexical",
     "MissingExtraError",
     "ModelMismatchError",
     "Results",
     "Scores",
+    "Search",
     "Span",
     "StorageError",
     "Terms",
     "TermsError",
     "Unit",
+    "Units",
     "__version__",
 ]
 

@@ -1,12 +1,14 @@
 """Checkpoints: a folder of JSON and safetensors, checked file by file, never unpickled.
 
     config.json          format version, recipe, backbone reference + hashes, hashes of the files
-    heads.safetensors    crf.{weight, bias, transitions, start, end[, hidden, hidden_bias]},
-                         importance.{weight, bias}
-    idf.safetensors      idf f32[V]
+    heads.safetensors    CRF and importance head (`heads/files.py`)
+    idf.safetensors      idf table
     adapter.safetensors  LoRA under peft's names, merged at load
-    projection.safetensors  training only; the laboratory reads it (`read_projection`)
+    encoder/             the encoder and its tokenizer, where the checkpoint carries its own
     README.md            model card
+
+A path in the config is relative to the folder and stays inside it, or absolute: an encoder
+elsewhere on this machine. A folder that carries its encoder can be moved, copied and zipped.
 
 The fingerprint is a SHA-256 over the backbone's hashes, every file that changes an encoding and
 the settings that do: two models of one fingerprint give the same units, vectors and weights.
@@ -21,32 +23,37 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from hplus.backbones import Backbone
 from hplus.backbones.encode import capacity
+from hplus.backbones.export import export_encoder
 from hplus.backbones.files import sha256
 from hplus.backbones.load import load_backbone, reference_of_folder, reference_of_hub
+from hplus.backbones.published import published_settings
 from hplus.errors import BackboneError, BudgetError, CheckpointError, InputError
+from hplus.files import sync
 from hplus.heads.crf import CRF
+from hplus.heads.files import head_tensors, read_crf, read_idf, read_importance, read_tensors
 from hplus.heads.importance import Idf, ImportanceHead
-from hplus.recipe import Recipe
+from hplus.recipe import Recipe, Side
 from hplus.types import F32
-from hplus.units import controls
+from hplus.units import rules
 
 FORMAT = 1
-# Raised when code that cuts, pools or weighs changes what it gives for the same weights.
+# Raised when code that divides, pools or weighs gives something else for the same weights.
 RULES = 2
 BUILT_IN = Path(__file__).parent / "checkpoints"
+ENCODER = "encoder"
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
-_CRF_TENSORS = ("weight", "bias", "transitions", "start", "end")
-_HIDDEN_TENSORS = ("hidden", "hidden_bias")
+# Settings that joined the recipe later: a fingerprint has them only where they differ from these.
+_SINCE = ("pooling", "mean_over", "attention", "query_prompt", "document_prompt")
 
 
 @dataclass(frozen=True)
@@ -55,35 +62,60 @@ class Checkpoint:
 
     backbone: Backbone
     recipe: Recipe
-    crf: CRF | None
-    head: ImportanceHead | None
-    idf: Idf | None
-    adapter: Mapping[str, F32] | None
+    crf: CRF | None = None
+    head: ImportanceHead | None = None
+    idf: Idf | None = None
+    adapter: Mapping[str, F32] | None = None
     """LoRA tensors under peft's names, as in the file; already merged into the backbone."""
-    adapter_scale: float
-    files: Mapping[str, str]
+    adapter_scale: float = 1.0
+    files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of every tensor file that was read."""
-    source: str
+    source: str = ""
     """What to pass to load it again."""
-    notes: Mapping[str, Any]
+    notes: Mapping[str, Any] = field(default_factory=dict)
     """What the config says about data, licences and the training command."""
 
+    @property
+    def name(self) -> str:
+        """A built-in checkpoint's name, a hub id, or the name of the folder; see `locate`."""
+        path = Path(self.source)
+        return path.name if path.is_absolute() else self.source
 
-def load(source: str | os.PathLike[str], *, device: str | None = None) -> Checkpoint:
-    """A checkpoint folder, the name of a built-in one ("mini"), or a bare encoder folder.
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    device: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Checkpoint:
+    """A checkpoint folder, the name of a built-in one ("mini"), a bare encoder folder, or a hub id.
 
     A bare encoder has no heads: units are content-word runs, every token counts the same until
-    `HPlus.fit_idf` is called.
+    `HPlus.fit_idf` is called; pooling and prompts are those its authors publish with it.
+    settings: fields of the recipe to replace.
     """
+    settings = settings or {}
     folder = _find(source)
     if folder is None:
         hub_id = os.fspath(source)
-        return _bare(load_backbone(reference_of_hub(hub_id), device=device), hub_id)
+        return _bare(reference_of_hub(hub_id), hub_id, device, settings)
     config = _read_config(folder)
     if "format" not in config:
-        backbone = load_backbone(reference_of_folder(folder), device=device)
-        return _bare(backbone, str(folder.resolve()))
-    return _load_folder(folder, config, device)
+        return _bare(reference_of_folder(folder), str(folder.resolve()), device, settings)
+    return _load_folder(folder, config, device, settings)
+
+
+def locate(name: str, *folders: Path) -> str:
+    """What to load for a `Checkpoint.name`: a built-in name or hub id as it is, a folder's name
+    in the first of `folders` that has it."""
+    if Path(name).is_absolute() or _built_in(name) or _HUB_ID.fullmatch(name):
+        return name
+    if Path(name).name == name and name not in ("", ".."):
+        for folder in folders:
+            if (folder / name / "config.json").is_file():
+                return str((folder / name).resolve())
+    places = ", ".join(map(str, folders))
+    raise CheckpointError(f"no model {name!r} in {places or 'the package'}; say where it is")
 
 
 def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
@@ -102,7 +134,19 @@ def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
         "long": recipe.long,
         "terms": terms,
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(identity | reading_settings(recipe), sort_keys=True).encode()
+    ).hexdigest()
+
+
+def reading_settings(recipe: Recipe) -> dict[str, str]:
+    """Pooling, attention and prompts where they are not the recipe's defaults."""
+    usual = Recipe()
+    return {
+        name: getattr(recipe, name)
+        for name in _SINCE
+        if getattr(recipe, name) != getattr(usual, name)
+    }
 
 
 def with_idf(checkpoint: Checkpoint, idf: Idf) -> Checkpoint:
@@ -115,77 +159,73 @@ def with_idf(checkpoint: Checkpoint, idf: Idf) -> Checkpoint:
 
 def save(
     folder: str | os.PathLike[str],
+    checkpoint: Checkpoint,
     *,
-    reference: Mapping[str, Any],
-    recipe: Recipe,
-    crf: CRF | None = None,
-    head: ImportanceHead | None = None,
-    idf: Idf | None = None,
-    adapter: Mapping[str, F32] | None = None,
-    adapter_scale: float = 1.0,
-    notes: Mapping[str, Any] | None = None,
+    include_encoder: bool = False,
     card: str = "",
 ) -> Path:
-    """Write a checkpoint beside its place and rename it there, so that no half of it is seen."""
+    """Write a checkpoint beside its place and rename it there, so that it appears all at once.
+
+    include_encoder: put the encoder, any adapter merged, and its tokenizer into the folder; else
+    the config says where they are.
+    """
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{target} exists and is not empty; choose another folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        files = {}
-        for name, tensors in _tensor_files(crf, head, idf, adapter).items():
-            (draft / name).write_bytes(safetensors.numpy.save(tensors))
-            files[name] = sha256(draft / name)
-        config = {"format": FORMAT, **recipe.to_config(), "backbone": dict(reference)}
-        config |= {"files": files, "notes": dict(notes or {})}
-        if adapter:
-            config["adapter"] = {"scale": adapter_scale}
-        text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-        (draft / "config.json").write_text(text, "utf-8")
-        (draft / "README.md").write_text(card or f"# {recipe.name}\n\nSaved by hplus.\n", "utf-8")
-        for path in draft.iterdir():
-            _sync(path)
+        _write(draft, checkpoint, include_encoder)
+        about = card or f"# {checkpoint.recipe.name}\n\nSaved by hplus.\n"
+        (draft / "README.md").write_text(about, "utf-8")
+        for path in (*draft.rglob("*"), draft):
+            sync(path)
         if target.exists():
             target.rmdir()
         draft.chmod(0o755)
         draft.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return target
 
 
-def read_projection(source: str | os.PathLike[str]) -> tuple[F32, F32] | None:
-    """W_T and b_T of eq:token_projection, where training has left them beside the heads.
-
-    No encoding depends on them: they are not in the fingerprint.
-    """
-    folder, digest = _find(source), projection_digest(source)
-    if folder is None or digest is None:
-        return None
-    tensors = _read_tensors(folder / "projection.safetensors", digest, or_f16=True)
-    return tensors["project.weight"], tensors["project.bias"]
-
-
-def projection_digest(source: str | os.PathLike[str]) -> str | None:
-    """Which token projection lies beside the heads, if any does."""
-    folder = _find(source)
-    return None if folder is None else _read_config(folder).get("projection")
+def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool) -> None:
+    adapter, scale = checkpoint.adapter, checkpoint.adapter_scale
+    reference = dict(checkpoint.backbone.reference)
+    if include_encoder:
+        merged = None if adapter is None else _from_peft(adapter, scale)
+        reference = export_encoder(checkpoint.backbone, folder / ENCODER, merged)
+        reference["path"] = ENCODER
+        adapter = None
+    contents = {
+        "heads.safetensors": head_tensors(checkpoint.crf, checkpoint.head),
+        "idf.safetensors": {} if checkpoint.idf is None else {"idf": checkpoint.idf.table},
+        "adapter.safetensors": dict(adapter or {}),
+    }
+    files = {}
+    for name, tensors in contents.items():
+        if tensors:
+            (folder / name).write_bytes(safetensors.numpy.save(tensors))
+            files[name] = sha256(folder / name)
+    config = {"format": FORMAT, **checkpoint.recipe.to_config(), "backbone": reference}
+    config |= {"files": files, "notes": dict(checkpoint.notes)}
+    if adapter:
+        config["adapter"] = {"scale": scale}
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(text, "utf-8")
 
 
 def _find(source: str | os.PathLike[str]) -> Path | None:
     path = Path(source)
     # A bare name is a built-in one first: a folder of that name is ./name.
-    if isinstance(source, str) and re.fullmatch(r"[\w-]+", source):
-        built_in = BUILT_IN / source
-        if built_in.is_dir():
-            return built_in
+    if isinstance(source, str) and (built_in := _built_in(source)):
+        return built_in
     if os.fspath(source) and path.is_dir():
         return path
     # Only something spelled like a hub id may ever reach the network.
-    if isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", source):
+    if isinstance(source, str) and _HUB_ID.fullmatch(source):
         return None
     names = ", ".join(sorted(folder.name for folder in BUILT_IN.iterdir() if folder.is_dir()))
     raise CheckpointError(
@@ -193,8 +233,13 @@ def _find(source: str | os.PathLike[str]) -> Path | None:
     )
 
 
+def _built_in(name: str) -> Path | None:
+    folder = BUILT_IN / name
+    return folder if re.fullmatch(r"[\w-]+", name) and folder.is_dir() else None
+
+
 def _name(folder: Path) -> str:
-    """What loads it again: a built-in one goes by its name, on any machine."""
+    """What loads it again: a built-in checkpoint by its name, on any machine."""
     return folder.name if folder.parent == BUILT_IN else str(folder.resolve())
 
 
@@ -203,7 +248,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing; not a checkpoint, not an encoder") from None
+        raise CheckpointError(
+            f"{path} is missing; expected a checkpoint or an encoder folder"
+        ) from None
     except ValueError as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
@@ -211,7 +258,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Checkpoint:
+def _load_folder(
+    folder: Path, config: dict[str, Any], device: str | None, settings: Mapping[str, Any]
+) -> Checkpoint:
     path = folder / "config.json"
     if type(config["format"]) is not int or config["format"] != FORMAT:
         raise CheckpointError(
@@ -221,7 +270,7 @@ def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Ch
     try:
         recipe = Recipe.from_config(config)
         if recipe.units != "crf":
-            controls.rule(recipe.units)
+            rules.rule(recipe.units)
         reference = dict(config["backbone"])
         files = dict(config.get("files", {}))
         notes = dict(config.get("notes", {}))
@@ -231,35 +280,72 @@ def _load_folder(folder: Path, config: dict[str, Any], device: str | None) -> Ch
     unknown = sorted(set(files) - set(_TENSOR_FILES))
     if unknown:
         raise CheckpointError(f"{path} names unknown files {unknown}; known: {_TENSOR_FILES}")
-    tensors = {name: _read_tensors(folder / name, digest) for name, digest in files.items()}
+    recipe = _changed(recipe, settings)
+    tensors = {name: read_tensors(folder / name, digest) for name, digest in files.items()}
 
     adapter = tensors.get("adapter.safetensors")
     merged = None if adapter is None else _from_peft(adapter, scale)
     try:
-        if "path" in reference:  # a relative one is meant from the checkpoint's folder
-            reference["path"] = str(folder / reference["path"])
-        backbone = load_backbone(reference, device=device, adapter=merged)
+        if "path" in reference:
+            reference["path"] = _resolved(folder, reference["path"])
+        backbone = load_backbone(
+            reference, device=device, adapter=merged, attention=recipe.attention
+        )
     except (BackboneError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
     heads = tensors.get("heads.safetensors", {})
-    crf = _crf(heads, backbone.dim, folder)
-    head = _importance_head(heads, backbone.dim, folder)
-    idf = _idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
+    crf = read_crf(heads, backbone.dim, folder)
+    head = read_importance(heads, backbone.dim, folder)
+    idf = read_idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
     loaded = Checkpoint(
         backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes
     )
-    check(loaded, str(path))
+    check(loaded, loaded.source if settings else str(path))
     return loaded
 
 
-def _bare(backbone: Backbone, source: str) -> Checkpoint:
-    recipe = Recipe(name=Path(source).name, window=min(256, backbone.limit))
-    return Checkpoint(backbone, recipe, None, None, None, None, 1.0, {}, source, {})
+def _resolved(folder: Path, recorded: str) -> str:
+    """Where an encoder is: inside the checkpoint's folder, or at an absolute path."""
+    if ".." in Path(recorded).parts:
+        raise BackboneError(
+            f"expected the encoder's path inside {folder} or absolute, got {recorded!r}"
+        )
+    return str(folder / recorded)
+
+
+def _bare(
+    reference: dict[str, Any], source: str, device: str | None, settings: Mapping[str, Any]
+) -> Checkpoint:
+    place = str(reference.get("path") or reference["hub"])
+    published = published_settings(place, reference["kind"], settings)
+    try:
+        recipe = Recipe(name=Path(source).name, **published)
+    except InputError as error:
+        raise BackboneError(f"{place}: {error}") from error
+    recipe = _changed(recipe, settings)
+    backbone = load_backbone(reference, device=device, attention=recipe.attention)
+    if "window" not in settings:
+        recipe = replace(recipe, window=min(recipe.window, backbone.limit))
+    bare = Checkpoint(backbone, recipe, source=source)
+    check(bare, source)
+    return bare
+
+
+def _changed(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """A recipe with the user's settings in place of its own."""
+    known = sorted(set(recipe.__dataclass_fields__) - {"name", "trained"})
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise InputError(f"unknown settings {unknown}; known: {', '.join(known)}")
+    changed = replace(recipe, **settings)
+    if changed.units != "crf":
+        rules.rule(changed.units)  # an unknown name fails here, not at the first text
+    return changed
 
 
 def check(checkpoint: Checkpoint, place: str) -> None:
-    """Settings may only ask for what is there: trained heads, widths and windows that fit."""
+    """Refuse settings that the parts cannot serve: heads not trained, widths, windows, layers."""
     recipe, backbone = checkpoint.recipe, checkpoint.backbone
     needs = (
         ("units", "crf", recipe.units, checkpoint.crf, "crf"),
@@ -268,88 +354,23 @@ def check(checkpoint: Checkpoint, place: str) -> None:
     for setting, value, chosen, part, trained in needs:
         if chosen == value and (part is None or trained not in recipe.trained):
             raise CheckpointError(
-                f"{place} asks for {setting} = {value!r}, but "
+                f"{place} has {setting} = {value!r}, but "
                 + ("heads.safetensors lacks it" if part is None else "does not list it as trained")
                 + f"; train it, or set {setting} to a rule that needs no training"
             )
     if recipe.importance == "idf" and checkpoint.idf is None:
-        raise CheckpointError(f"{place} asks for importance = 'idf', but there is no idf table")
+        raise CheckpointError(f"{place} has importance = 'idf', but there is no idf table")
     for name, width in (("global", recipe.global_width), ("phrase", recipe.phrase_width)):
         if width is not None and width > backbone.dim:
-            raise BudgetError(f"{place}: {name} width {width}, but states have {backbone.dim}")
+            raise BudgetError(
+                f"{place}: expected a {name} width of at most {backbone.dim}, got {width}"
+            )
     if recipe.layer is not None and recipe.layer > backbone.depth:
         raise CheckpointError(
             f"{place}: the heads read layer {recipe.layer}, but the backbone has {backbone.depth}"
         )
-    capacity(backbone, recipe.window)
-
-
-def _read_tensors(path: Path, digest: str, *, or_f16: bool = False) -> dict[str, F32]:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing, but config.json lists it") from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != digest:
-        raise CheckpointError(
-            f"{path} has SHA-256 {found[:16]}…, config.json says {str(digest)[:16]}…; "
-            "the file was changed or cut: copy the checkpoint again"
-        )
-    try:
-        tensors = safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} is not a sound safetensors file: {error}") from error
-    for name, tensor in tensors.items():
-        known = tensor.dtype == np.float32 or (or_f16 and tensor.dtype == np.float16)
-        if not known or not np.isfinite(tensor).all():
-            wanted = "float32 or float16" if or_f16 else "float32"
-            raise CheckpointError(f"{path}: tensor {name} must hold finite {wanted} numbers")
-    return {name: tensor.astype(np.float32, copy=False) for name, tensor in tensors.items()}
-
-
-def _crf(heads: Mapping[str, F32], dim: int, folder: Path) -> CRF | None:
-    named = {name: heads.get(f"crf.{name}") for name in (*_CRF_TENSORS, *_HIDDEN_TENSORS)}
-    if all(tensor is None for tensor in named.values()):
-        return None
-    shapes: dict[str, tuple[int, ...]] = {"weight": (3, dim), "transitions": (3, 3)}
-    of_layer = [tensor for name in _HIDDEN_TENSORS if (tensor := named[name]) is not None]
-    if not of_layer:
-        named = {name: named[name] for name in _CRF_TENSORS}
-    else:
-        h = of_layer[0].shape[-1] if of_layer[0].ndim else 0
-        shapes |= {"weight": (3, h), "hidden": (3, dim, h), "hidden_bias": (h,)}
-    parts: dict[str, F32] = {}
-    for name, tensor in named.items():
-        expected = shapes.get(name, (3,))
-        parts[name] = _shaped(tensor, expected, f"crf.{name}", folder / "heads.safetensors")
-    return CRF(**parts)
-
-
-def _importance_head(heads: Mapping[str, F32], dim: int, folder: Path) -> ImportanceHead | None:
-    if "importance.weight" not in heads:
-        return None
-    path = folder / "heads.safetensors"
-    weight = _shaped(heads["importance.weight"], (dim,), "importance.weight", path)
-    bias = _shaped(heads.get("importance.bias"), (1,), "importance.bias", path)
-    return ImportanceHead(weight, float(bias[0]))
-
-
-def _idf(tensors: Mapping[str, F32], vocabulary: int, folder: Path) -> Idf | None:
-    if not tensors:
-        return None
-    path = folder / "idf.safetensors"
-    table = _shaped(tensors.get("idf"), (vocabulary,), "idf", path)
-    try:
-        return Idf(table)
-    except InputError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-
-
-def _shaped(tensor: F32 | None, shape: tuple[int, ...], name: str, path: Path) -> F32:
-    if tensor is None or tensor.shape != shape:
-        found = "is missing" if tensor is None else f"has shape {tensor.shape}"
-        raise CheckpointError(f"{path}: tensor {name} {found}, expected shape {shape}")
-    return tensor
+    for side in get_args(Side):
+        capacity(backbone, recipe.reading(side))
 
 
 def _from_peft(tensors: Mapping[str, F32], scale: float) -> dict[str, F32]:
@@ -359,38 +380,6 @@ def _from_peft(tensors: Mapping[str, F32], scale: float) -> dict[str, F32]:
         layer, _, part = name.removeprefix("base_model.model.").rpartition(".lora_")
         side = part.removesuffix(".weight")
         if side not in ("A", "B") or not layer:
-            raise CheckpointError(f"adapter.safetensors: {name} is not a LoRA tensor of peft's")
+            raise CheckpointError(f"adapter.safetensors: {name} is not one of peft's LoRA tensors")
         named[f"{layer}.weight.lora_{side}"] = tensor * np.float32(scale if side == "B" else 1)
     return named
-
-
-def _tensor_files(
-    crf: CRF | None,
-    head: ImportanceHead | None,
-    idf: Idf | None,
-    adapter: Mapping[str, F32] | None,
-) -> dict[str, dict[str, F32]]:
-    heads: dict[str, F32] = {}
-    if crf is not None:
-        names = _CRF_TENSORS if crf.hidden is None else (*_CRF_TENSORS, *_HIDDEN_TENSORS)
-        heads |= {f"crf.{name}": getattr(crf, name) for name in names}
-    if head is not None:
-        heads["importance.weight"] = head.weight
-        heads["importance.bias"] = np.array([head.bias], np.float32)
-    files = {
-        "heads.safetensors": heads,
-        "idf.safetensors": {} if idf is None else {"idf": idf.table},
-        "adapter.safetensors": dict(adapter or {}),
-    }
-    return {name: tensors for name, tensors in files.items() if tensors}
-
-
-def _sync(path: Path) -> None:
-    """Put what was written on the disk; folders can be opened for that on POSIX only."""
-    if path.is_dir() and os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

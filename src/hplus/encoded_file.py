@@ -12,32 +12,35 @@ import safetensors
 import safetensors.numpy
 
 from hplus.errors import InputError
-from hplus.types import Coverage, Encoded
+from hplus.files import writing
+from hplus.types import Coverage, Encoded, Lexical, Units
 
 FORMAT = "hplus-encoded-1"
+# The parts of an `Encoded`, and the prefix of their arrays' names in a file.
+_PARTS: tuple[tuple[str, type[Any], str], ...] = (
+    ("units", Units, ""),
+    ("lexical", Lexical, "lexical_"),
+    ("dropped", Units, "dropped_"),
+    ("coverage", Coverage, "coverage_"),
+)
 
 
 def write_encoded(path: str | os.PathLike[str], encoded: Encoded, *, fingerprint: str) -> None:
-    """Write all arrays of an encoding; coverage under `coverage_…`, the model's fingerprint too.
-
-    The file appears whole or not at all.
-    """
+    """Write all arrays of an encoding and the model's fingerprint, whole or not at all."""
     target = Path(path)
     check_suffix(target)
-    arrays = {f.name: getattr(encoded, f.name) for f in fields(Encoded) if f.name != "coverage"}
-    arrays |= {f"coverage_{f.name}": getattr(encoded.coverage, f.name) for f in fields(Coverage)}
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
+    arrays: dict[str, Any] = {"global_": encoded.global_}
+    for part, kind, prefix in _PARTS:
+        held = getattr(encoded, part)
+        arrays |= {f"{prefix}{f.name}": getattr(held, f.name) for f in fields(kind)}
+    del arrays["dropped_vectors"]  # dropped units have lost theirs: no columns
+    about = {"format": FORMAT, "fingerprint": fingerprint}
+    with writing(target) as file:
         if target.suffix == ".npz":
-            with draft.open("wb") as file:
-                np.savez(file, format=np.array(FORMAT), fingerprint=np.array(fingerprint), **arrays)
+            np.savez(file, **{**{key: np.array(text) for key, text in about.items()}, **arrays})
         else:
             whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            about = {"format": FORMAT, "fingerprint": fingerprint}
-            draft.write_bytes(safetensors.numpy.save(whole, metadata=about))
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+            file.write(safetensors.numpy.save(whole, metadata=about))
 
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[Encoded, str]:
@@ -46,7 +49,7 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[Encoded, str]:
     check_suffix(source)
     try:
         if source.suffix == ".npz":
-            # np.load leaves a file that it opened itself open when the archive is damaged.
+            # np.load would leave its own file open if the archive is damaged.
             with source.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays: dict[str, Any] = dict(file)
             about = {key: str(arrays.pop(key)) for key in ("format", "fingerprint")}
@@ -56,17 +59,21 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[Encoded, str]:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if about["format"] != FORMAT:
             raise InputError(f"{source} has format {about['format']!r}, expected {FORMAT!r}")
-        coverage = {f.name: arrays.pop(f"coverage_{f.name}") for f in fields(Coverage)}
-        return Encoded(**arrays, coverage=Coverage(**coverage)), about["fingerprint"]
+        arrays["dropped_vectors"] = np.empty((len(arrays["dropped_weights"]), 0), np.float32)
+        parts: dict[str, Any] = {
+            part: kind(**{f.name: arrays.pop(f"{prefix}{f.name}") for f in fields(kind)})
+            for part, kind, prefix in _PARTS
+        }
+        return Encoded(**arrays, **parts), about["fingerprint"]
     except FileNotFoundError:
         raise InputError(f"{source} is missing") from None
     except InputError:
         raise
     except Exception as error:  # a damaged archive makes zipfile and zlib raise anything
-        raise InputError(f"{source} is not a sound encoding: {error}") from error
+        raise InputError(f"{source} is not a valid encoding: {error}") from error
 
 
 def check_suffix(path: Path) -> None:
     """Only the two kinds of file that hold nothing but arrays."""
     if path.suffix not in (".npz", ".safetensors"):
-        raise InputError(f"{path}: encodings are .npz or .safetensors files")
+        raise InputError(f"{path}: expected an .npz or .safetensors file")

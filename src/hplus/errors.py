@@ -1,7 +1,7 @@
 """Every error a caller can meet, as one tree.
 
     HPlusError
-    ├── InputError          a text, a list of texts or an option is not what was asked for
+    ├── InputError          a text, a list of texts or an option is not what was expected
     │   ├── BudgetError     a budget or width that cannot be served
     │   └── FilterError     a metadata filter that cannot be read; the message shows where
     ├── CheckpointError     a checkpoint folder is damaged, incomplete or of another version
@@ -13,7 +13,7 @@
     ├── IndexDamagedError   files of an index are missing, cut short or changed
     └── MissingExtraError   an optional package is needed; the message names the extra
 
-Messages say what was expected, what came, where, and what to do.
+Messages say what was expected, what was found, where, and what to do.
 """
 
 
@@ -22,7 +22,7 @@ class HPlusError(Exception):
 
 
 class InputError(HPlusError, ValueError):
-    """A text, a list of texts or an option is not what was asked for."""
+    """A text, a list of texts or an option is not what was expected."""
 
 
 class BudgetError(InputError):

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hplus import checkpoint as checkpoints
 from hplus.backbones.encode import capacity, cut_tokens, encode_states
-from hplus.checkpoint import Checkpoint
+from hplus.backbones.threads import one_blas_thread
 from hplus.errors import BudgetError, InputError
 from hplus.heads import crf as crf_head
 from hplus.heads.importance import DocumentFrequency
 from hplus.progress import Progress, show_progress
-from hplus.recipe import Recipe
+from hplus.recipe import Recipe, Side
 from hplus.texts import as_texts, checked, distinct, in_steps
 from hplus.types import (
     F32,
@@ -38,7 +38,7 @@ from hplus.types import (
     concatenate,
     item_of_row,
 )
-from hplus.units import controls
+from hplus.units import rules
 from hplus.units.partition import (
     begins_of_tags,
     keep_characters_whole,
@@ -46,9 +46,9 @@ from hplus.units.partition import (
     spans_of_units,
     tags_of_begins,
 )
-from hplus.units.pool import unit_importance
 from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
+from hplus.units.vectors import unit_importance
 from hplus.views import fusion, global_, lexical, phrase
 
 
@@ -56,13 +56,14 @@ class HPlus:
     """A model: texts in, three views out.
 
     >>> model = HPlus()                        # the built-in checkpoint, no torch, no network
-    >>> model = HPlus("my-checkpoint", terms="terms.txt.gz")
-    >>> model = HPlus("bert-folder", units="words").fit_idf(my_texts)
+    >>> model = HPlus("my-checkpoint", terms="terms.txt.gz")  # doctest: +SKIP
+    >>> model = HPlus("bert-folder", units="words").fit_idf(my_texts)  # doctest: +SKIP
 
     source: a checkpoint folder, a built-in name, an encoder folder, or a hub id. device: None
-    serves BERT without torch; "cpu", "cuda:0" … ask for torch. terms: a `Terms`, or the path of
+    serves BERT without torch; "cpu", "cuda:0" … mean torch. terms: a `Terms`, or the path of
     a file with one term a line. Any field of `Recipe` can be overridden by name (units, window,
-    long, query_budget, document_budget, phrase_width, global_width, fusion, importance).
+    long, pooling, query_prompt, document_prompt, query_budget, document_budget, phrase_width,
+    global_width, fusion, importance, …).
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class HPlus:
         terms: Terms | str | os.PathLike[str] | None = None,
         **overrides: Any,
     ) -> None:
-        self.checkpoint = _override(checkpoints.load(source, device=device), overrides)
+        self.checkpoint = checkpoints.load(source, device=device, settings=overrides)
         self.device = device
         self.threads = _cores()
         self.terms = terms if terms is None or isinstance(terms, Terms) else Terms.read(terms)
@@ -82,6 +83,11 @@ class HPlus:
     def recipe(self) -> Recipe:
         """Every setting of this model."""
         return self.checkpoint.recipe
+
+    @property
+    def name(self) -> str:
+        """A built-in model's name, a hub id, or the name of the folder it was loaded from."""
+        return self.checkpoint.name
 
     @property
     def fingerprint(self) -> str:
@@ -94,15 +100,15 @@ class HPlus:
         """Width d of the token states: the most that any view can have."""
         return self.checkpoint.backbone.dim
 
-    def segment(self, texts: str | Sequence[str]) -> list[list[Unit]]:
+    def segment(self, texts: str | Sequence[str], *, side: Side = "document") -> list[list[Unit]]:
         """Each text's units in reading order, with their importance.
 
-        >>> [unit.text for unit in model.segment("type 2 diabetes")[0]]
+        >>> [unit.text for unit in HPlus().segment("type 2 diabetes")[0]]
         ['type 2 diabetes']
         """
         segmented: list[list[Unit]] = []
         for step in in_steps(as_texts(texts)):
-            tokens, begins, importance = self._cut(step)
+            tokens, begins, importance = self._partition(step, side)
             units = partition(begins, tokens.offsets)
             spans = spans_of_units(tokens, units).tolist()
             weights = unit_importance(importance, units).tolist()
@@ -120,8 +126,9 @@ class HPlus:
     ) -> Encoded:
         """Queries in the three views."""
         wanted = _budget(budget, self.recipe.query_budget)
-        parts = [self.encode_step(step, wanted, width) for step in in_steps(as_texts(texts))]
-        return concatenate(parts) if parts else self.encode_step([], wanted, width)
+        # Without texts, one empty step: an encoding of the right widths.
+        steps = list(in_steps(as_texts(texts))) or [[]]
+        return concatenate([self.encode_step(step, wanted, width, side="query") for step in steps])
 
     def encode_document(
         self,
@@ -165,34 +172,31 @@ class HPlus:
     ) -> Iterator[Encoded]:
         """Documents of any number, encoded step by step in bounded memory, in their order.
 
-        A bad element stops the stream by an error that names its position, after everything
+        A bad element stops the stream with an error that names its position, after everything
         before it has been given out.
         """
         wanted = _budget(budget, self.recipe.document_budget)
         width = self._width(width)
-        if workers < 1 or isinstance(devices, str):
-            raise InputError(
-                f"workers={workers!r}, devices={devices!r}; expected 1 or more, and a list"
-            )
         total = len(texts) if isinstance(texts, Sequence) else None
         with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
-            steps = in_steps(checked(texts))
-            if workers > 1 or devices:
-                from hplus.workers import encode_in_processes
+            from hplus.workers import encode_steps
 
-                yield from encode_in_processes(
-                    self, steps, wanted, width, workers=workers, devices=devices, bar=bar
-                )
-                return
-            for step in steps:
-                yield self.encode_step(step, wanted, width, advance=bar.advance)
+            yield from encode_steps(
+                self,
+                in_steps(checked(texts)),
+                wanted,
+                width,
+                workers=workers,
+                devices=devices,
+                advance=bar.advance,
+            )
 
-    def states(self, texts: str | Sequence[str]) -> TokenStates:
+    def states(self, texts: str | Sequence[str], *, side: Side = "document") -> TokenStates:
         """Token states, tags and importance of a handful of texts, for laboratory and training.
 
         All of them are in memory at once: 1.5 KB a token for MiniLM.
         """
-        states = self._states(as_texts(texts))
+        states = self._states(as_texts(texts), side)
         return TokenStates(
             tokens=states.tokens,
             states=states.states,
@@ -218,7 +222,7 @@ class HPlus:
         alphas: weights of the views, overriding the recipe's; a view left out is off.
         """
         if not isinstance(query, str):
-            raise InputError(f"one query expected, {type(query).__name__} came")
+            raise InputError(f"expected one query as text, got {type(query).__name__}")
         texts = as_texts(documents)
         encoded_query = self.encode_query(query, budget=query_budget, width=width)
         encoded = self.encode_document(texts, budget=budget, width=width)
@@ -236,26 +240,21 @@ class HPlus:
         tokenizer = self.checkpoint.backbone.tokenizer
         frequency = DocumentFrequency(tokenizer.vocabulary)
         for step in in_steps(checked(texts)):
-            tokens = tokenizer.tokens(step)
+            tokens = tokenizer.tokens(step, self.recipe.document_prompt)
             frequency.add(tokens.ids, tokens.offsets)
         fitted = copy.copy(self)
         fitted.checkpoint = checkpoints.with_idf(self.checkpoint, frequency.idf())
         return fitted
 
-    def save(self, folder: str | os.PathLike[str], *, card: str = "") -> None:
-        """Write this model as a checkpoint folder that `HPlus(folder)` loads."""
-        checkpoints.save(
-            folder,
-            reference=self.checkpoint.backbone.reference,
-            recipe=self.recipe,
-            crf=self.checkpoint.crf,
-            head=self.checkpoint.head,
-            idf=self.checkpoint.idf,
-            adapter=self.checkpoint.adapter,
-            adapter_scale=self.checkpoint.adapter_scale,
-            notes=self.checkpoint.notes,
-            card=card,
-        )
+    def save(
+        self, folder: str | os.PathLike[str], *, include_encoder: bool = False, card: str = ""
+    ) -> None:
+        """Write this model as a checkpoint folder that `HPlus(folder)` loads.
+
+        include_encoder: put the encoder (an adapter merged) and its tokenizer into the folder,
+        which can then be moved to any machine; else the folder refers to them where they are.
+        """
+        checkpoints.save(folder, self.checkpoint, include_encoder=include_encoder, card=card)
 
     def __str__(self) -> str:
         recipe, backbone = self.recipe, self.checkpoint.backbone
@@ -263,10 +262,16 @@ class HPlus:
         trained = ", ".join(recipe.trained) or "nothing (rules and frozen backbone)"
         alphas = " + ".join(f"{alpha:g} {view}" for view, alpha in recipe.fusion.items())
         encoder = reference.get("model") or reference.get("path") or reference.get("hub")
+        prompts = {side: recipe.reading(side).prompt for side in get_args(Side)}
+        shown = ", ".join(f"{side} {prompt!r}" for side, prompt in prompts.items() if prompt)
         lines = {
             "model": f"{recipe.name}  {self.fingerprint[:12]}",
             "backbone": f"{encoder}, {self.dim} wide, {getattr(backbone, 'device', 'numpy')}",
             "window": f"{recipe.window} tokens, longer texts: {recipe.long}",
+            "pooling": recipe.pooling
+            + (" of the text alone" if recipe.mean_over == "text" else "")
+            + (", causal attention" if recipe.attention == "causal" else ""),
+            "prompts": shown or "none",
             "units": recipe.units + (f" + {len(self.terms):,} terms" if self.terms else ""),
             "importance": recipe.importance,
             "widths": f"global {recipe.global_width or self.dim}, phrase {self._width(None)}",
@@ -284,19 +289,23 @@ class HPlus:
         budget: Budget,
         width: int | None,
         advance: Callable[[int], None] = lambda _: None,
+        *,
+        side: Side = "document",
     ) -> Encoded:
-        """One pass over a handful of texts; `encode_document` cuts any number into such steps.
+        """One pass over a handful of texts; `encode_document` takes any number in such steps.
 
-        Equal texts are encoded once: they get the very same numbers, and tie wherever they go.
+        Equal texts are encoded once: they get the very same numbers, and tie wherever they go. With
+        one BLAS thread, the last bit depends neither on the cores nor on the number of workers.
         """
         once, order = distinct(texts)
-        encoded = self._views(self._states(once, advance), budget, width)
+        with one_blas_thread():
+            encoded = self._views(self._states(once, side, advance), budget, width)
         advance(len(texts) - len(once))
         return encoded if order is None else encoded.take(order)
 
     def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
         importance = self._importance(states.tokens, states.inner)
-        kept = phrase.represent(
+        units, dropped = phrase.represent(
             states.tokens,
             states.states,
             importance,
@@ -304,46 +313,39 @@ class HPlus:
             width=self._width(width),
             budget=budget,
         )
-        ids, weights, offsets = lexical.represent(
-            states.tokens, importance, self.checkpoint.backbone.tokenizer.unknown
-        )
         return Encoded(
             global_=global_.represent(states.mean, self.recipe.global_width or self.dim),
-            **vars(kept),
-            lexical_ids=ids,
-            lexical_weights=weights,
-            lexical_offsets=offsets,
+            units=units,
+            lexical=lexical.represent(
+                states.tokens, importance, self.checkpoint.backbone.tokenizer.unknown
+            ),
+            dropped=dropped,
             coverage=Coverage(
                 tokens=np.diff(states.tokens.offsets).astype(np.int32),
                 windows=states.windows,
                 cut=states.cut,
                 importance=_sum_by(importance, states.tokens.offsets),
-                kept=_sum_by(kept.weights, kept.offsets),
+                kept=_sum_by(units.weights, units.offsets),
             ),
         )
 
-    def _states(self, texts: list[str], advance: Callable[[int], None] = lambda _: None) -> States:
-        backbone = self.checkpoint.backbone
-        return encode_states(
-            backbone,
-            backbone.tokenizer.tokens(texts),
-            window=self.recipe.window,
-            long=self.recipe.long,
-            layer=self.recipe.layer,
-            threads=self.threads,
-            advance=advance,
-        )
+    def _states(
+        self, texts: list[str], side: Side, advance: Callable[[int], None] = lambda _: None
+    ) -> States:
+        backbone, reading = self.checkpoint.backbone, self.recipe.reading(side)
+        tokens = backbone.tokenizer.tokens(texts, reading.prompt)
+        return encode_states(backbone, tokens, reading, threads=self.threads, advance=advance)
 
-    def _cut(self, texts: list[str]) -> tuple[Tokens, Bool, F32]:
+    def _partition(self, texts: list[str], side: Side) -> tuple[Tokens, Bool, F32]:
         """Tokens, where units begin, and importance; the encoder runs only if a head needs it."""
         if self.recipe.units == "crf" or self.recipe.importance == "head":
-            states = self._states(texts)
+            states = self._states(texts, side)
             tokens, inner = states.tokens, states.inner
         else:
-            tokens = self.checkpoint.backbone.tokenizer.tokens(texts)
-            if self.recipe.long == "cut":
-                room = capacity(self.checkpoint.backbone, self.recipe.window)
-                tokens = cut_tokens(tokens, room)
+            backbone, reading = self.checkpoint.backbone, self.recipe.reading(side)
+            tokens = backbone.tokenizer.tokens(texts, reading.prompt)
+            if reading.long == "cut":
+                tokens = cut_tokens(tokens, capacity(backbone, reading))
             inner = np.empty((0, self.dim), np.float32)
         return tokens, self._begins(tokens, inner), self._importance(tokens, inner)
 
@@ -355,7 +357,7 @@ class HPlus:
             tags, _ = crf_head.viterbi(head, scores, tokens.offsets)
             begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
         else:
-            begins = controls.rule(self.recipe.units)(tokens)
+            begins = rules.rule(self.recipe.units)(tokens)
         if self.terms is None:
             return begins
         return keep_characters_whole(override(begins, tokens, self.terms), tokens)
@@ -371,7 +373,7 @@ class HPlus:
     def _width(self, width: int | None) -> int:
         wanted = self.recipe.phrase_width or self.dim if width is None else width
         if type(wanted) is not int or not 1 <= wanted <= self.dim:
-            raise BudgetError(f"width {wanted!r} asked, but the backbone's states have {self.dim}")
+            raise BudgetError(f"expected a width of 1 to {self.dim}, got {wanted!r}")
         return wanted
 
 
@@ -387,19 +389,6 @@ def _budget(budget: Budget | int | None, default: Budget) -> Budget:
     if budget is None or isinstance(budget, Budget):
         return budget or default
     return replace(default, count=budget, share=None)
-
-
-def _override(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint:
-    """A checkpoint with some settings replaced; they may only ask for what it has."""
-    known = sorted(set(checkpoint.recipe.__dataclass_fields__) - {"name", "trained"})
-    unknown = sorted(set(settings) - set(known))
-    if unknown:
-        raise InputError(f"unknown settings {unknown}; known: {', '.join(known)}")
-    changed = replace(checkpoint, recipe=replace(checkpoint.recipe, **settings))
-    if changed.recipe.units != "crf":
-        controls.rule(changed.recipe.units)  # an unknown name fails here, not at the first text
-    checkpoints.check(changed, checkpoint.source)
-    return changed
 
 
 def _sum_by(values: F32, offsets: I64) -> F32:

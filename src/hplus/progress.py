@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
 
 class Progress:
-    """Counts what is done; the plain one shows nothing."""
+    """Counts finished items; this plain one shows nothing."""
 
     def advance(self, done: int) -> None:
-        """`done` more are finished."""
+        """`done` more items are finished."""
 
 
 @contextmanager
-def show_progress(label: str, total: int | None) -> Iterator[Progress]:
-    """A bar with rate and time left; silent where standard error is no terminal."""
+def show_progress(label: str, total: int | Callable[[], int | None] | None) -> Iterator[Progress]:
+    """A bar with the time left, if standard error is a terminal.
+
+    total: how many items there are, if known; a function that counts them is called only if there
+    is a bar to show.
+    """
     if not sys.stderr.isatty():
         yield Progress()
         return
@@ -39,7 +43,7 @@ def show_progress(label: str, total: int | None) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
+        task = bar.add_task(label, total=total() if callable(total) else total)
         lock = Lock()
 
         class Shown(Progress):

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
-from hplus.backbones.encode import Long
+from hplus.backbones import Attention
+from hplus.backbones.encode import Long, MeanOver, Pooling, Reading
+from hplus.backbones.tokenizer import LONE_SURROGATE
 from hplus.errors import InputError
 from hplus.units.select import Budget
 from hplus.views.fusion import check_alphas
 
+Side = Literal["query", "document"]
+_CHOICES = {
+    "importance": ("head", "idf", "uniform"),
+    "long": get_args(Long),
+    "pooling": get_args(Pooling),
+    "mean_over": get_args(MeanOver),
+    "attention": get_args(Attention),
+}
+# What a config names as the recipe does.
+_PLAIN = (
+    "name",
+    "units",
+    "importance",
+    "layer",
+    "window",
+    "long",
+    "pooling",
+    "mean_over",
+    "attention",
+    "fusion",
+)
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of a model; what is left out of a config gets the value given here.
+    """Settings of a model; what a config leaves out has the value given here.
 
-    units: "crf" (trained), or a rule of `hplus.units.controls`. importance: "head" (trained),
+    units: "crf" (trained), or a rule of `hplus.units.rules`. importance: "head" (trained),
     "idf", or "uniform". layer: the one whose states the heads read, None the last. long:
-    "stitch" or "cut". Widths None mean all of the backbone's.
+    "stitch" or "cut". pooling ("mean", "cls", "last"), mean_over ("all" or "text") and the two
+    prompts: as the encoder was trained, see `Reading`. attention: "bidirectional", or "causal"
+    for a Qwen3 that was trained so. Widths None mean all of the backbone's.
     """
 
     name: str = "unnamed"
@@ -27,6 +53,11 @@ class Recipe:
     layer: int | None = None
     window: int = 256
     long: Long = "stitch"
+    pooling: Pooling = "mean"
+    mean_over: MeanOver = "all"
+    attention: Attention = "bidirectional"
+    query_prompt: str = ""
+    document_prompt: str = ""
     global_width: int | None = None
     phrase_width: int | None = None
     query_budget: Budget = field(default_factory=Budget)
@@ -40,17 +71,39 @@ class Recipe:
         for name in ("window", "layer", "global_width", "phrase_width"):
             value = getattr(self, name)
             if not (value is None and name != "window") and (type(value) is not int or value < 1):
-                raise InputError(f"{name} {value!r} asked; a number of 1 or more is expected")
+                raise InputError(f"expected {name} of 1 or more, got {value!r}")
         if not isinstance(self.units, str):
-            raise InputError(f"units {self.units!r} asked; the name of a rule is expected")
+            raise InputError(f"expected the name of a rule for units, got {self.units!r}")
         for name in ("query_budget", "document_budget"):
             if not isinstance(getattr(self, name), Budget):
-                raise InputError(f"{name} {getattr(self, name)!r} asked; give a Budget(…)")
-        if self.long not in ("stitch", "cut"):
-            raise InputError(f"long={self.long!r} asked; long texts are 'stitch'ed or 'cut'")
-        if self.importance not in ("head", "idf", "uniform"):
-            raise InputError(f"importance {self.importance!r} asked; known: head, idf, uniform")
+                raise InputError(f"expected {name} as a Budget(…), got {getattr(self, name)!r}")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"expected {name} to be one of {', '.join(known)}, got {getattr(self, name)!r}"
+                )
+        for name in ("query_prompt", "document_prompt"):
+            prompt = getattr(self, name)
+            if not isinstance(prompt, str) or LONE_SURROGATE.search(prompt):
+                raise InputError(f"expected {name} to be text, got {prompt!r}")
         check_alphas(self.fusion)
+
+    def reading(self, side: Side) -> Reading:
+        """How texts of one side are read.
+
+        >>> Recipe(query_prompt="query: ").reading("query").prompt
+        'query: '
+        """
+        if side not in get_args(Side):
+            raise InputError(f"expected side to be query or document, got {side!r}")
+        return Reading(
+            window=self.window,
+            long=self.long,
+            layer=self.layer,
+            prompt=self.query_prompt if side == "query" else self.document_prompt,
+            pooling=self.pooling,
+            mean_over=self.mean_over,
+        )
 
     def to_config(self) -> dict[str, Any]:
         """As JSON in `config.json`."""
@@ -61,6 +114,10 @@ class Recipe:
             "layer": self.layer,
             "window": self.window,
             "long": self.long,
+            "pooling": self.pooling,
+            "mean_over": self.mean_over,
+            "attention": self.attention,
+            "prompts": {"query": self.query_prompt, "document": self.document_prompt},
             "widths": {"global": self.global_width, "phrase": self.phrase_width},
             "budgets": {
                 "query": _budget_config(self.query_budget),
@@ -75,13 +132,11 @@ class Recipe:
         """From `config.json`, already parsed; a wrong type raises TypeError or ValueError."""
         widths = config.get("widths", {})
         budgets = config.get("budgets", {})
-        plain = {
-            name: config[name]
-            for name in ("name", "units", "importance", "layer", "window", "long", "fusion")
-            if name in config
-        }
+        prompts = config.get("prompts", {})
         return cls(
-            **plain,
+            **{name: config[name] for name in _PLAIN if name in config},
+            query_prompt=prompts.get("query", ""),
+            document_prompt=prompts.get("document", ""),
             global_width=widths.get("global"),
             phrase_width=widths.get("phrase"),
             query_budget=Budget(**budgets.get("query", {})),

@@ -14,18 +14,21 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from hplus.backbones.encode import capacity, cut_tokens, encode_states
+from hplus.backbones.encode import Reading, capacity, cut_tokens, encode_states
 from hplus.errors import InputError
+from hplus.files import write_text
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
 from hplus.progress import Progress, show_progress
+from hplus.recipe import Side
 from hplus.types import F32, Bool, Tokens
 from hplus.units.partition import begins_of_tags, keep_characters_whole
 
@@ -50,17 +53,23 @@ class StoredStates:
 
 
 def stored_states(
-    model: HPlus, texts: Sequence[str], cache: str | os.PathLike[str], *, progress: str = ""
+    model: HPlus,
+    texts: Sequence[str],
+    cache: str | os.PathLike[str],
+    *,
+    side: Side = "document",
+    progress: str = "",
 ) -> StoredStates:
     """The states of all texts, each cut at the window; encoded now where the cache lacks them.
 
-    progress: what to call the work beside the bar; nothing shows no bar.
+    progress: what to call the work beside the bar; without a name there is no bar.
     """
-    recipe, backbone = model.recipe, model.checkpoint.backbone
-    layer = recipe.layer or backbone.depth
-    room = capacity(backbone, recipe.window)
-    tokens = cut_tokens(backbone.tokenizer.tokens(list(texts)), room)
-    folder = Path(cache) / _key(model, texts, layer)
+    backbone = model.checkpoint.backbone
+    reading = replace(model.recipe.reading(side), long="cut")
+    reading = replace(reading, layer=reading.layer or backbone.depth)
+    read = partial(backbone.tokenizer.tokens, prompt=reading.prompt)
+    tokens = cut_tokens(read(texts), capacity(backbone, reading))
+    folder = Path(cache) / _key(model, texts, reading)
     folder.mkdir(parents=True, exist_ok=True)
     done_file = folder / "done.json"
     done = read_done(done_file, len(texts))
@@ -80,10 +89,8 @@ def stored_states(
             last = min(first + STEP, len(texts))
             step = encode_states(
                 backbone,
-                backbone.tokenizer.tokens(list(texts[first:last])),
-                window=recipe.window,
-                long="cut",
-                layer=layer,
+                read(texts[first:last]),
+                reading,
                 threads=model.threads,
                 advance=shown.advance,
             )
@@ -97,7 +104,7 @@ def stored_states(
     return StoredStates(tokens, arrays["states"], arrays["inner"], np.asarray(arrays["mean"]))
 
 
-def cut(crf: CRF, stored: StoredStates) -> Bool:
+def unit_begins(crf: CRF, stored: StoredStates) -> Bool:
     """Where the CRF's units begin, bool[T]."""
     tokens = stored.tokens
     scores = np.empty((len(tokens.ids), 3), np.float32)
@@ -119,11 +126,15 @@ def weigh(head: ImportanceHead, stored: StoredStates) -> F32:
     return importance
 
 
-def _key(model: HPlus, texts: Sequence[str], layer: int) -> str:
+def _key(model: HPlus, texts: Sequence[str], reading: Reading) -> str:
     digest = hashlib.sha256()
     reference = {k: v for k, v in model.checkpoint.backbone.reference.items() if k != "path"}
     adapter = model.checkpoint.files.get("adapter.safetensors")
-    what = [reference, adapter, model.recipe.window, layer]
+    what: list[object] = [reference, adapter, reading.window, reading.layer]
+    # Left out where they are the usual ones, so that caches written before they existed serve.
+    beside = (reading.prompt, reading.pooling, reading.mean_over, model.recipe.attention)
+    if beside != ("", "mean", "all", "bidirectional"):
+        what.append(beside)
     digest.update(json.dumps(what, sort_keys=True).encode())
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -163,6 +174,4 @@ def read_done(path: Path, texts: int) -> int:
 
 def write_done(path: Path, texts: int) -> None:
     """Note that so many are done, in one step."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps({"texts": texts}))
-    draft.replace(path)
+    write_text(path, json.dumps({"texts": texts}))

@@ -1,21 +1,24 @@
-"""Texts on their way in: checked one by one, cut into steps, repeats found.
+"""Texts on their way in: checked one by one, grouped into steps, repeats found.
 
-What is wrong is told with its position, and nothing that came before it is lost.
+Errors name the position of a bad element, and nothing before it is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from hplus.errors import InputError
 from hplus.types import I64
 
-# One step of bulk encoding: as many texts as hold this many characters; 50 MB of states in
-# English, where a token has four characters, and 200 MB in Chinese.
+# One step of bulk encoding ends at so many characters or texts: 50 MB of states in English, where a
+# token has four characters, and 200 MB in Chinese.
 STEP_CHARACTERS = 128_000
 STEP_TEXTS = 256
+
+Item = TypeVar("Item")
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
@@ -23,14 +26,14 @@ def as_texts(texts: str | Sequence[str]) -> list[str]:
     if isinstance(texts, str):
         return [texts]
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"a text or a list of texts expected, {type(texts).__name__} came")
+        raise InputError(f"expected a text or a list of texts, got {type(texts).__name__}")
     return list(checked(texts))
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts one by one; what is no text is told with its position."""
+    """The texts one by one; errors name the position of an element that is not text."""
     if isinstance(texts, (str, bytes)):
-        raise InputError("a list of texts expected, a single one came; put it in brackets")
+        raise InputError("expected a list of texts, got a single one; put it in brackets")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts[{i}] is {type(text).__name__}, expected str")
@@ -39,21 +42,26 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
 
 def in_steps(texts: Iterable[str]) -> Iterator[list[str]]:
     """Texts in order, as many at a time as bulk encoding takes in one step."""
-    step: list[str] = []
+    return steps_of(texts, len)
+
+
+def steps_of(items: Iterable[Item], characters: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The same for anything that has a text of so many characters."""
+    step: list[Item] = []
     size = 0
-    source = iter(texts)
+    source = iter(items)
     while True:
         try:
-            text = next(source)
+            item = next(source)
         except StopIteration:
             break
         except Exception:
-            # What came before the bad element is not lost with it.
+            # The elements before the bad one are not lost with it.
             if step:
                 yield step
             raise
-        step.append(text)
-        size += len(text)
+        step.append(item)
+        size += characters(item)
         if size >= STEP_CHARACTERS or len(step) >= STEP_TEXTS:
             yield step
             step, size = [], 0
@@ -62,7 +70,7 @@ def in_steps(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def distinct(texts: list[str]) -> tuple[list[str], I64 | None]:
-    """Each text once, and for all of them which it is; None if none repeats."""
+    """Each text once, and which of them each text is; None if no text repeats."""
     number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     if len(number) == len(texts):
         return texts, None

@@ -6,14 +6,19 @@ belong to item i. So a batch is a handful of arrays, whatever its texts look lik
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from hplus.errors import BudgetError, InputError
+
 if TYPE_CHECKING:
+    from hplus.filters.ast import Filter
     from hplus.units.select import Budget
 
 F32 = npt.NDArray[np.float32]
@@ -92,6 +97,64 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Units:
+    """Weighted units of n texts: the phrase view, and every step on the way to it.
+
+    vectors f32[M, r], unit length; weights f32[M], importance a(s); offsets i64[n + 1], the units
+    of each text; spans i32[S, 2] with span_offsets i64[M + 1], the characters each unit covers: one
+    span a unit, several where a budget merged units. Units that lost their vectors have r = 0.
+    """
+
+    vectors: F32
+    weights: F32
+    offsets: I64
+    spans: I32
+    span_offsets: I64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def width(self) -> int:
+        """Columns of a vector."""
+        return int(self.vectors.shape[1])
+
+    def take(self, texts: I64) -> Units:
+        """The texts of these numbers, in this order; a number may come more than once."""
+        return self.rows(*rows_of(self.offsets, texts))
+
+    def rows(self, rows: I64, offsets: I64) -> Units:
+        """These units, in this order, as the texts that `offsets` counts."""
+        spans, span_offsets = rows_of(self.span_offsets, rows)
+        return Units(
+            self.vectors[rows], self.weights[rows], offsets, self.spans[spans], span_offsets
+        )
+
+    def spans_of(self, unit: int) -> list[Span]:
+        """The characters that unit `unit` (a row of `weights`) covers, in reading order."""
+        first, last = self.span_offsets[unit : unit + 2].tolist()
+        return [Span(*pair) for pair in self.spans[first:last].tolist()]
+
+
+@dataclass(frozen=True)
+class Lexical:
+    """The lexical view of n texts: ids i32[L], ascending within a text, weights f32[L], offsets
+    i64[n + 1]."""
+
+    ids: I32
+    weights: F32
+    offsets: I64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, texts: I64) -> Lexical:
+        """The texts of these numbers, in this order."""
+        rows, offsets = rows_of(self.offsets, texts)
+        return Lexical(self.ids[rows], self.weights[rows], offsets)
+
+
+@dataclass(frozen=True)
 class Coverage:
     """What of each text was seen and kept, one entry per text.
 
@@ -105,47 +168,29 @@ class Coverage:
     importance: F32
     kept: F32
 
-    def __getitem__(self, rows: slice | I64) -> Coverage:
-        return Coverage(
-            self.tokens[rows],
-            self.windows[rows],
-            self.cut[rows],
-            self.importance[rows],
-            self.kept[rows],
-        )
+    def take(self, texts: I64) -> Coverage:
+        """The texts of these numbers, in this order."""
+        return Coverage(*(getattr(self, field.name)[texts] for field in fields(self)))
 
 
 @dataclass(frozen=True)
 class Encoded:
     """A batch of n texts in the three views.
 
-    global_  f32[n, R_g], unit length (a text without tokens: zeros).
-    vectors  f32[M, R_p], unit length; weights f32[M]; offsets i64[n + 1]: units of each text,
-             largest importance first, ties by position.
-    spans    i32[S, 2] with span_offsets i64[M + 1]: the characters each unit covers; one span
-             a unit, several where the budget merged units.
-    lexical_ids i32[L] ascending within a text, lexical_weights f32[L], lexical_offsets i64[n + 1].
-    dropped_weights f32[D], dropped_offsets i64[n + 1], dropped_spans i32[E, 2],
-             dropped_span_offsets i64[D + 1]: units the budget left out, in the same order and
-             without vectors, so that an explanation can show them.
+    global_   f32[n, R_g], unit length (a text without tokens: zeros).
+    units     largest importance first, ties by position.
+    lexical   token id -> importance.
+    dropped   units the budget left out, in the same order and without vectors, so that an
+              explanation can show them.
 
-    >>> encoded[3]          # one text, still an Encoded (n = 1)
-    >>> encoded.at(budget=16, width=128)   # with drop: equal to a fresh encoding at (16, 128)
+    encoded[3] is one text, still an Encoded (n = 1); encoded.at(budget=16, width=128) is, with
+    drop, equal to a fresh encoding at (16, 128).
     """
 
     global_: F32
-    vectors: F32
-    weights: F32
-    offsets: I64
-    spans: I32
-    span_offsets: I64
-    lexical_ids: I32
-    lexical_weights: F32
-    lexical_offsets: I64
-    dropped_weights: F32
-    dropped_offsets: I64
-    dropped_spans: I32
-    dropped_span_offsets: I64
+    units: Units
+    lexical: Lexical
+    dropped: Units
     coverage: Coverage
 
     def __len__(self) -> int:
@@ -163,42 +208,20 @@ class Encoded:
         """
         from hplus.units.select import Budget, narrow, shrink
 
-        same = self if width is None else narrow(self, width)
+        same = self if width is None else replace(self, units=narrow(self.units, width))
         if budget is None:
             return same
         return shrink(same, budget if isinstance(budget, Budget) else Budget(budget))
 
     def take(self, texts: I64) -> Encoded:
         """The texts of these numbers, in this order; a number may come more than once."""
-        units, offsets = rows_of(self.offsets, texts)
-        spans, span_offsets = rows_of(self.span_offsets, units)
-        terms, lexical_offsets = rows_of(self.lexical_offsets, texts)
-        dropped, dropped_offsets = rows_of(self.dropped_offsets, texts)
-        lost, dropped_span_offsets = rows_of(self.dropped_span_offsets, dropped)
         return Encoded(
             global_=self.global_[texts],
-            vectors=self.vectors[units],
-            weights=self.weights[units],
-            offsets=offsets,
-            spans=self.spans[spans],
-            span_offsets=span_offsets,
-            lexical_ids=self.lexical_ids[terms],
-            lexical_weights=self.lexical_weights[terms],
-            lexical_offsets=lexical_offsets,
-            dropped_weights=self.dropped_weights[dropped],
-            dropped_offsets=dropped_offsets,
-            dropped_spans=self.dropped_spans[lost],
-            dropped_span_offsets=dropped_span_offsets,
-            coverage=self.coverage[texts],
+            units=self.units.take(texts),
+            lexical=self.lexical.take(texts),
+            dropped=self.dropped.take(texts),
+            coverage=self.coverage.take(texts),
         )
-
-    def spans_of(self, unit: int) -> list[Span]:
-        """The characters unit `unit` (row of `vectors`) covers, in reading order."""
-        return _spans(self.spans, self.span_offsets, unit)
-
-    def dropped_spans_of(self, unit: int) -> list[Span]:
-        """The same for a unit that the budget left out (row of `dropped_weights`)."""
-        return _spans(self.dropped_spans, self.dropped_span_offsets, unit)
 
 
 @dataclass(frozen=True)
@@ -266,9 +289,101 @@ class Scores:
     def __len__(self) -> int:
         return len(self.fused)
 
+    def views(self) -> dict[str, F64]:
+        """The normalised scores of every view that is on."""
+        every = {"global": self.global_, "phrase": self.phrase, "lexical": self.lexical}
+        return {view: scores for view, scores in every.items() if scores is not None}
+
     def ranking(self) -> I64:
         """Document indices, best first; ties by index."""
         return np.argsort(-self.fused, kind="stable").astype(np.int64)
+
+
+View = Literal["hybrid", "global", "phrase", "lexical"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search request, the same for Python, the command line and every engine.
+
+    query         a text, or an encoding of exactly one text.
+    view          hybrid (global and phrase find candidates, all three views score them), or one
+                  view alone.
+    k, from_      return hits from_ + 1 to from_ + k.
+    where         a filter on metadata, as text or as a tree; applied before anything is ranked.
+    budget        B_d: use only the weightiest so many units of each document.
+    query_budget  B_q: the same for the query.
+    width         use only the first so many columns of the unit vectors.
+    alphas        weights of the views for this query; a view left out is off.
+    pool          candidates of each branch, K_G and K_P; one number is for both.
+    exact         scan all units, however many there are.
+    explain       say which phrases and tokens matched, and what each contributed.
+    min_score     leave out hits that score less.
+    threads       threads that share the scan.
+
+    >>> Search("type 2 diabetes", k=3, where="year >= 2020").pools
+    (1000, 1000)
+    """
+
+    query: str | Encoded
+    view: View = "hybrid"
+    k: int = 10
+    where: str | Filter | None = None
+    budget: int | None = None
+    query_budget: int | None = None
+    width: int | None = None
+    alphas: Mapping[str, float] | None = None
+    pool: int | tuple[int, int] = 1000
+    exact: bool = False
+    explain: bool = False
+    from_: int = 0
+    min_score: float | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.view not in get_args(View):
+            known = ", ".join(get_args(View))
+            raise InputError(f"expected view to be one of {known}, got {self.view!r}")
+        if self.view != "hybrid" and self.alphas is not None:
+            raise InputError(f"alphas are for view='hybrid'; view={self.view!r} has one score")
+        for name, least in (("k", 1), ("from_", 0), ("threads", 1)):
+            self._set(name, _count(name, getattr(self, name), least, InputError))
+        for name in ("budget", "query_budget", "width"):
+            if getattr(self, name) is not None:
+                self._set(name, _count(name, getattr(self, name), 1, BudgetError))
+        if len(self.pools) != 2:
+            raise InputError(f"expected pool to be a number or a pair, got {self.pool!r}")
+        self._set("pool", tuple(_count("pool", size, 1, InputError) for size in self.pools))
+        lowest = self.min_score
+        if lowest is not None and not (isinstance(lowest, Real) and math.isfinite(lowest)):
+            raise InputError(f"expected min_score to be a finite number, got {lowest!r}")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # frozen for everyone else
+
+    @property
+    def pools(self) -> tuple[int, int]:
+        """K_G and K_P."""
+        return self.pool if isinstance(self.pool, tuple) else (self.pool, self.pool)
+
+
+def _count(name: str, value: object, least: int, error: type[InputError]) -> int:
+    """A whole number as an int, also if it is one of numpy's."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise error(f"expected {name} to be a whole number of {least} or more, got {value!r}")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document found: the score of each view that is on, and their weighted sum."""
+
+    id: str
+    score: float
+    views: dict[str, float]
+    text: str
+    metadata: dict[str, Any]
+    explanation: Explanation | None = None
 
 
 def offsets_of(lengths: Sequence[int] | npt.NDArray[Any]) -> I64:
@@ -299,27 +414,29 @@ def rows_of(offsets: I64, items: I64) -> tuple[I64, I64]:
     return offsets[items][item] + np.arange(ends[-1]) - ends[item], ends
 
 
-def _spans(spans: I32, offsets: I64, unit: int) -> list[Span]:
-    return [Span(*pair) for pair in spans[offsets[unit] : offsets[unit + 1]].tolist()]
+Ragged = TypeVar("Ragged", Units, Lexical, Coverage)
+
+
+def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
+    """Units, lexical views or coverages of several batches as those of one batch."""
+
+    def whole(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        if name.endswith("offsets"):
+            return offsets_of(np.concatenate([np.diff(array) for array in arrays]))
+        return np.concatenate(arrays)
+
+    return type(parts[0])(*(whole(field.name) for field in fields(parts[0])))
 
 
 def concatenate(parts: Sequence[Encoded]) -> Encoded:
     """Batches one after another as one batch."""
-    first = parts[0]
-
-    def rows(name: str) -> Any:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    def ends(name: str) -> I64:
-        return offsets_of(np.concatenate([np.diff(getattr(part, name)) for part in parts]))
-
-    coverage = {
-        name: np.concatenate([getattr(part.coverage, name) for part in parts])
-        for name in first.coverage.__dataclass_fields__
-    }
-    fields: dict[str, Any] = {
-        name: ends(name) if name.endswith("offsets") else rows(name)
-        for name in first.__dataclass_fields__
-        if name != "coverage"
-    }
-    return Encoded(**fields, coverage=Coverage(**coverage))
+    if len(parts) == 1:
+        return parts[0]
+    return Encoded(
+        global_=np.concatenate([part.global_ for part in parts]),
+        units=concatenate_ragged([part.units for part in parts]),
+        lexical=concatenate_ragged([part.lexical for part in parts]),
+        dropped=concatenate_ragged([part.dropped for part in parts]),
+        coverage=concatenate_ragged([part.coverage for part in parts]),
+    )

@@ -1,27 +1,28 @@
-"""Bulk encoding in several processes: one per device, or several on the CPU.
+"""Bulk encoding: in this process, in several on the CPU, or in one per device.
 
-Processes are spawned, never forked, and only when there is more than one step of work; each
-loads the checkpoint itself. Results come back in order, at most two steps a worker ahead, so
-memory stays bounded. A script that uses this needs the usual `if __name__ == "__main__":`.
+Processes are spawned, never forked, and only when there is more than one step of work; each loads
+the checkpoint itself. Results come back in order, at most two steps a worker ahead, so memory stays
+bounded. A script that uses processes needs the usual `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from itertools import chain
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from hplus.errors import HPlusError
+from hplus.errors import HPlusError, InputError
 from hplus.heads.importance import Idf
-from hplus.progress import Progress
 from hplus.recipe import Recipe
 from hplus.types import Encoded
 from hplus.units.select import Budget
@@ -30,111 +31,147 @@ from hplus.units.terms import Terms
 if TYPE_CHECKING:
     from hplus.model import HPlus
 
-# The model of a worker process, or why it has none.
+# The model of a worker process, or the error that kept it from loading one.
 _model: HPlus | HPlusError | None = None
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What another process needs to make the same model from the files on disk."""
+    """What another process needs to build the same model from the files on disk."""
 
     source: str
     recipe: Recipe
     idf: Idf | None
-    files: Mapping[str, str]
+    fitted: Mapping[str, str]
+    """The hash of the idf table, which may have been fitted after loading."""
     terms: tuple[str, ...] | None
     threads: int
+    fingerprint: str
 
     def build(self, device: str | None) -> HPlus:
         """The model, on a device."""
         from hplus.model import HPlus
 
         terms = None if self.terms is None else Terms(self.terms)
-        model = HPlus(self.source, device=device, terms=terms)
+        # What decides how an encoder is loaded; the rest of the recipe follows below.
+        names = ("pooling", "mean_over", "attention")
+        settings = {name: getattr(self.recipe, name) for name in names}
+        model = HPlus(self.source, device=device, terms=terms, **settings)
         model.threads = self.threads
-        model.checkpoint = replace(
-            model.checkpoint, recipe=self.recipe, idf=self.idf, files=self.files
-        )
+        loaded = model.checkpoint
+        files = {**loaded.files, **self.fitted}
+        model.checkpoint = replace(loaded, recipe=self.recipe, idf=self.idf, files=files)
+        if model.fingerprint != self.fingerprint:
+            raise HPlusError(f"{self.source} has changed since it was loaded; load it again")
         return model
 
 
-def encode_in_processes(
+def encode_steps(
     model: HPlus,
-    steps: Iterator[list[str]],
+    steps: Iterable[list[str]],
     budget: Budget,
-    width: int,
+    width: int | None,
     *,
-    workers: int,
-    devices: Sequence[str] | None,
-    bar: Progress,
-) -> Iterator[Encoded]:
-    """Encode steps of texts in `workers` processes, or in one for each of `devices`."""
-    failure: list[Exception] = []
-    rest = _until_failure(steps, failure)
-    first, second = next(rest, None), next(rest, None)
-    if first is None or second is None:
-        if first is not None:
-            yield model.encode_step(first, budget, width, advance=bar.advance)
-        _raise(failure)
+    workers: int = 1,
+    devices: Sequence[str] | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Generator[Encoded, None, None]:
+    """One encoding per step, in order, from `workers` processes or one for each of `devices`.
+
+    If the source of the steps fails, all steps before are encoded first. `advance` is called with
+    the number of texts finished.
+    """
+    if type(workers) is not int or workers < 1 or isinstance(devices, str):
+        raise InputError(
+            f"expected 1 or more workers and a list of devices, got {workers!r} and {devices!r}"
+        )
+    if workers > 1 or devices:
+        places: list[str | None] = list(devices) if devices else [model.device] * workers
+        yield from _in_processes(model, steps, budget, width, places, advance)
         return
-    places = list(devices) if devices else [model.device] * workers
-    context = multiprocessing.get_context("spawn")
-    queue: Any = context.Queue()
-    for device in places:
-        queue.put(device)
-    checkpoint = model.checkpoint
-    blueprint = Blueprint(
-        source=checkpoint.source,
-        recipe=checkpoint.recipe,
-        idf=checkpoint.idf,
-        files=dict(checkpoint.files),
-        terms=None if model.terms is None else model.terms.patterns,
-        threads=max(1, model.threads // len(places)),
-    )
-    pool = ProcessPoolExecutor(
-        len(places), mp_context=context, initializer=_start, initargs=(queue, blueprint)
-    )
-    waiting: deque[tuple[int, Future[Encoded]]] = deque()
+    for step in steps:
+        yield model.encode_step(step, budget, width, advance)
+
+
+def _in_processes(
+    model: HPlus,
+    steps: Iterable[list[str]],
+    budget: Budget,
+    width: int | None,
+    places: list[str | None],
+    advance: Callable[[int], None],
+) -> Iterator[Encoded]:
+    failure: list[Exception] = []
+    waiting: deque[tuple[list[str], Future[Encoded] | None]] = deque()
+    processes: ProcessPoolExecutor | None = None
+
+    def submitted(step: list[str]) -> Future[Encoded] | None:
+        return processes.submit(_run, step, budget, width) if processes and step else None
+
+    def finished() -> Encoded:
+        step, future = waiting.popleft()
+        if future is None:  # an empty step, or the only one
+            return model.encode_step(step, budget, width, advance)
+        encoded = future.result()
+        advance(len(step))
+        return encoded
+
     try:
-        for step in chain([first, second], rest):
-            waiting.append((len(step), pool.submit(_run, step, budget, width)))
+        for step in _until_failure(steps, failure):
+            if processes is None and step and any(texts for texts, _ in waiting):
+                processes = _processes(model, places)
+                waiting = deque((texts, submitted(texts)) for texts, _ in waiting)
+            waiting.append((step, submitted(step)))
             if len(waiting) >= 2 * len(places):
-                yield _next(waiting, bar)
+                yield finished()
         while waiting:
-            yield _next(waiting, bar)
-        _raise(failure)
+            yield finished()
     except BrokenProcessPool as error:
         raise HPlusError(
-            "a worker process ended early (out of memory, or the script lacks "
+            "a worker process ended unexpectedly (out of memory, or the script lacks "
             "`if __name__ == '__main__':`); try fewer workers"
         ) from error
     finally:
-        pool.shutdown(cancel_futures=True)
+        if processes:
+            processes.shutdown(cancel_futures=True)
+    if failure:
+        raise failure[0]
 
 
-def _until_failure(steps: Iterator[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
-    """Steps until the source fails, so that what came before is encoded before it is told."""
+def _until_failure(steps: Iterable[list[str]], failure: list[Exception]) -> Iterator[list[str]]:
+    """The steps before the source fails; the error is kept for later."""
     try:
         yield from steps
     except Exception as error:  # whatever the caller's iterator raises
         failure.append(error)
 
 
-def _raise(failure: list[Exception]) -> None:
-    if failure:
-        raise failure[0]
-
-
-def _next(waiting: deque[tuple[int, Future[Encoded]]], bar: Progress) -> Encoded:
-    texts, future = waiting.popleft()
-    encoded = future.result()
-    bar.advance(texts)
-    return encoded
+def _processes(model: HPlus, places: list[str | None]) -> ProcessPoolExecutor:
+    """A process for each place; the first task it gets finds its model loaded."""
+    checkpoint = model.checkpoint
+    blueprint = Blueprint(
+        source=checkpoint.source,
+        recipe=checkpoint.recipe,
+        idf=checkpoint.idf,
+        fitted={k: digest for k, digest in checkpoint.files.items() if k == "idf.safetensors"},
+        terms=None if model.terms is None else model.terms.patterns,
+        threads=max(1, model.threads // len(places)),
+        fingerprint=model.fingerprint,
+    )
+    context = multiprocessing.get_context("spawn")
+    queue: Any = context.Queue()
+    for place in places:
+        queue.put(place)
+    return ProcessPoolExecutor(
+        len(places), mp_context=context, initializer=_start, initargs=(queue, blueprint)
+    )
 
 
 def _start(queue: Any, blueprint: Blueprint) -> None:
     global _model
-    # The workers share the cores: each one's BLAS, and torch if it is used, gets its part.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    Thread(target=_end_with_parent, daemon=True).start()
+    # The workers share the cores: BLAS, and torch if it is used, get their part in each.
     threadpool_limits(blueprint.threads)
     device = queue.get()
     try:
@@ -146,7 +183,15 @@ def _start(queue: Any, blueprint: Blueprint) -> None:
         sys.modules["torch"].set_num_threads(blueprint.threads)
 
 
-def _run(step: list[str], budget: Budget, width: int) -> Encoded:
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _run(step: list[str], budget: Budget, width: int | None) -> Encoded:
     if isinstance(_model, HPlusError):
         raise _model
     if _model is None:

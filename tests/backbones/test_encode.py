@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hplus.backbones import encode
 from hplus.backbones.bert_numpy import BertNumpy
-from hplus.backbones.encode import Long, cut_tokens, encode_states, plan_windows
+from hplus.backbones.encode import Long, Reading, cut_tokens, encode_states, plan_windows
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
 from hplus.types import F32, I32, I64, Tokens, offsets_of
@@ -134,7 +134,7 @@ def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(
 ) -> None:
     texts = ["type 2 diabetes", "a", "糖尿病 with heart failure 😀", WORDS]
     tokens = tiny.tokenizer.tokens(texts)
-    found = encode_states(tiny, tokens, window=64, long=long)
+    found = encode_states(tiny, tokens, Reading(64, long))
     assert found.states.dtype == found.mean.dtype == np.float32
     assert found.windows.tolist() == [1] * 4
     assert found.cut.tolist() == [0] * 4
@@ -148,13 +148,13 @@ def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(
 
 def test_a_text_that_just_fits_takes_one_window_and_one_more_token_takes_two(echo: Echo) -> None:
     tokens = numbered([62, 63])
-    assert encode_states(echo, tokens, window=64).windows.tolist() == [1, 2]
+    assert encode_states(echo, tokens, Reading(64)).windows.tolist() == [1, 2]
     assert echo.longest == 64
 
 
 def test_a_long_stitched_text_has_each_token_once(echo: Echo) -> None:
     tokens = numbered([5, 3_000, 0, 70])
-    found = encode_states(echo, tokens, window=64)
+    found = encode_states(echo, tokens, Reading(64))
     assert found.tokens is tokens
     assert np.array_equal(found.states[:, 0], tokens.ids)
     assert found.cut.tolist() == [0, 0, 0, 0]
@@ -173,7 +173,7 @@ def test_stitched_states_come_from_the_window_that_shows_most_around_them(
     n, window = len(tokens.ids), 32
     plan = plan_windows(tokens.offsets, window - 2)
     assert len(plan.text) > 5
-    found = encode_states(tiny, tokens, window=window)
+    found = encode_states(tiny, tokens, Reading(window))
     windows = [
         (a, b, window_states(tiny, tokens.ids[a:b]))
         for a, b in zip(plan.first, plan.last, strict=True)
@@ -193,7 +193,7 @@ def test_stitched_states_come_from_the_window_that_shows_most_around_them(
 
 def test_cut_keeps_the_first_window_and_reports_the_rest(echo: Echo) -> None:
     tokens = numbered([3, 100, 0, 30, 31])
-    found = encode_states(echo, tokens, window=32, long="cut")
+    found = encode_states(echo, tokens, Reading(32, "cut"))
     assert found.cut.tolist() == [0, 70, 0, 0, 1]
     assert found.windows.tolist() == [1, 1, 0, 1, 1]
     assert found.tokens.offsets.tolist() == [0, 3, 33, 33, 63, 93]
@@ -210,7 +210,7 @@ def test_cut_keeps_the_first_window_and_reports_the_rest(echo: Echo) -> None:
 def test_texts_without_tokens_have_zero_means(
     tiny: BertNumpy, texts: list[str], long: Long
 ) -> None:
-    found = encode_states(tiny, tiny.tokenizer.tokens(texts), window=64, long=long)
+    found = encode_states(tiny, tiny.tokenizer.tokens(texts), Reading(64, long))
     words = [int(text == "heart") for text in texts]
     assert found.mean.shape == (len(texts), tiny.dim)
     assert found.windows.tolist() == words
@@ -221,9 +221,9 @@ def test_texts_without_tokens_have_zero_means(
 @pytest.mark.usefixtures("small_packs")
 def test_companions_and_order_change_nothing(tiny: BertNumpy) -> None:
     texts = [WORDS * n + word for n in (3, 0, 1, 7) for word in ("heart", "gene", "")]
-    found = encode_states(tiny, tiny.tokenizer.tokens(texts), window=40)
+    found = encode_states(tiny, tiny.tokenizer.tokens(texts), Reading(40))
     for row, text in enumerate(texts):
-        one = encode_states(tiny, tiny.tokenizer.tokens([text]), window=40)
+        one = encode_states(tiny, tiny.tokenizer.tokens([text]), Reading(40))
         rows = slice(found.tokens.offsets[row], found.tokens.offsets[row + 1])
         np.testing.assert_allclose(found.states[rows], one.states, atol=1e-5)
         np.testing.assert_allclose(found.mean[row], one.mean[0], atol=1e-5)
@@ -233,7 +233,7 @@ def test_companions_and_order_change_nothing(tiny: BertNumpy) -> None:
 @pytest.mark.parametrize("long", ["stitch", "cut"])
 def test_two_threads_agree_with_one(tiny: BertNumpy, long: Long) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * (n % 7) for n in range(40)])
-    one, two = (encode_states(tiny, tokens, window=64, long=long, threads=n) for n in (1, 2))
+    one, two = (encode_states(tiny, tokens, Reading(64, long), threads=n) for n in (1, 2))
     np.testing.assert_allclose(one.states, two.states, atol=1e-6, rtol=0)
     np.testing.assert_allclose(one.mean, two.mean, atol=1e-6, rtol=0)
     assert np.array_equal(one.cut, two.cut)
@@ -244,7 +244,7 @@ def test_two_threads_agree_with_one(tiny: BertNumpy, long: Long) -> None:
 def test_threads_are_for_backbones_that_gain_by_them(echo: Echo, concurrent: bool) -> None:
     echo.concurrent = concurrent
     tokens = numbered([20] * 50)
-    found = encode_states(echo, tokens, window=64, threads=2)
+    found = encode_states(echo, tokens, Reading(64), threads=2)
     assert np.array_equal(found.states[:, 0], tokens.ids)
     assert (echo.threads == {threading.get_ident()}) == (not concurrent)
 
@@ -255,19 +255,19 @@ def test_threads_are_for_backbones_that_gain_by_them(echo: Echo, concurrent: boo
 def test_a_pass_that_raises_surfaces(echo: Echo, threads: int, token: int) -> None:
     echo.fail_at = token
     with pytest.raises(RuntimeError, match=f"no state for {token}"):
-        encode_states(echo, numbered([20] * 50), window=64, threads=threads)
+        encode_states(echo, numbered([20] * 50), Reading(64), threads=threads)
 
 
 @pytest.mark.parametrize("window", [-1, 0, 1, 2, 65, 1_000])
 def test_a_window_out_of_range_is_refused(tiny: BertNumpy, window: int) -> None:
-    with pytest.raises(InputError, match=f"window {window} asked.* 3 to 64 tokens"):
-        encode_states(tiny, tiny.tokenizer.tokens(["heart"]), window=window)
+    with pytest.raises(InputError, match=f"window of 3 to 64 tokens, got {window}"):
+        encode_states(tiny, tiny.tokenizer.tokens(["heart"]), Reading(window))
 
 
 @pytest.mark.parametrize("window", [3, 4, 64])
 def test_the_smallest_and_the_largest_window_serve(tiny: BertNumpy, window: int) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * 8])
-    found = encode_states(tiny, tokens, window=window)
+    found = encode_states(tiny, tokens, Reading(window))
     assert len(found.states) == len(tokens.ids) > 64
     assert np.isfinite(found.states).all()
 
@@ -281,15 +281,15 @@ def test_advance_sums_to_the_number_of_texts(
 ) -> None:
     steps: list[int] = []
     count: Callable[[int], None] = steps.append
-    encode_states(echo, numbered(lengths), window=64, long=long, threads=threads, advance=count)
+    encode_states(echo, numbered(lengths), Reading(64, long), threads=threads, advance=count)
     assert sum(steps) == len(lengths)
     assert all(step >= 0 for step in steps)
 
 
 def test_inner_states_are_those_of_the_layer_token_for_token(echo: Echo) -> None:
     tokens = echo.tokenizer.tokens(["type 2 diabetes " * 40, "", "heart failure"])
-    read = encode_states(echo, tokens, window=16, layer=1)
+    read = encode_states(echo, tokens, Reading(16, layer=1))
     np.testing.assert_array_equal(read.states[:, 0], tokens.ids)
     np.testing.assert_array_equal(read.inner, read.states + 0.5)
-    last = encode_states(echo, tokens, window=16)
+    last = encode_states(echo, tokens, Reading(16))
     assert last.inner is last.states

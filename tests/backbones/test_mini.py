@@ -77,9 +77,9 @@ def test_loading_imports_neither_torch_nor_the_package_that_carries_the_model() 
     program = """
 import sys
 from hplus.backbones import mini
-from hplus.backbones.encode import encode_states
+from hplus.backbones.encode import Reading, encode_states
 backbone = mini.load()
-encode_states(backbone, backbone.tokenizer.tokens(["type 2 diabetes"]), window=64)
+encode_states(backbone, backbone.tokenizer.tokens(["type 2 diabetes"]), Reading(64))
 print(*sys.modules)
 """
     done = subprocess.run(

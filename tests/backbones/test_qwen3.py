@@ -12,7 +12,7 @@ import tokenizers
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from hplus.backbones.encode import encode_states  # noqa: E402
+from hplus.backbones.encode import Reading, encode_states  # noqa: E402
 from hplus.backbones.load import load_backbone, reference_of_folder  # noqa: E402
 from hplus.backbones.qwen3 import Qwen3Bidirectional  # noqa: E402
 from hplus.backbones.tiny import tiny_tokenizer  # noqa: E402
@@ -168,7 +168,7 @@ def test_byte_level_texts_run_the_whole_path(
     tokens = bytewise.tokenizer.tokens(texts)
     pieces = [texts[0][start:end] for start, end in tokens.spans[:6].tolist()]
     assert pieces == ["a", *("😀" * 4), "typ"]
-    found = encode_states(bytewise, tokens, window=128)
+    found = encode_states(bytewise, tokens, Reading(128))
     assert found.windows.tolist() == [1, 0, 1]
     first = found.states[: tokens.offsets[1]]
     assert distance(first, alone(bytewise, tokens.ids[: tokens.offsets[1]])) < 1e-5

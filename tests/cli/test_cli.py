@@ -20,7 +20,6 @@ import pytest
 from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
     app,
-    audit,
     budget,
     demo,
     encode,
@@ -30,7 +29,6 @@ from hplus.cli import (
     score,
     search,
     segment,
-    table,
     teach,
     terms,
     train,
@@ -39,7 +37,7 @@ from hplus.encoded_file import read_encoded
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.teach.label_file import write_labels
 from hplus.teach.labels import label
-from hplus.teach.sources import Marked
+from hplus.teach.marked import Marked
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -139,9 +137,9 @@ def test_encode(run: Run, texts: Path, tmp_path: Path, suffix: str) -> None:
     assert code == 0
     assert "2 texts, 4 units, 100.0% of importance kept" in out
     encoded, fingerprint = read_encoded(target)
-    assert encoded.vectors.shape == (4, 64)
+    assert encoded.units.vectors.shape == (4, 64)
     assert len(fingerprint) == 64
-    np.testing.assert_array_equal(np.diff(encoded.offsets), [2, 2])
+    np.testing.assert_array_equal(np.diff(encoded.units.offsets), [2, 2])
 
 
 def test_encode_reads_jsonl(run: Run, tmp_path: Path) -> None:
@@ -200,8 +198,8 @@ def test_terms_check_finds_nothing(run: Run, texts: Path, tmp_path: Path) -> Non
         (["score", " ", "x"], "the query is empty"),
         (["encode", "nowhere.txt", "out.npz"], "nowhere.txt is missing"),
         (["encode", "nowhere.txt", "out.pkl"], ".npz or .safetensors"),
-        (["encode", "nowhere.txt", "no/where/out.npz"], "is no folder"),
-        (["score", "x", "y", "--width", "999"], "width 999 asked"),
+        (["encode", "nowhere.txt", "no/where/out.npz"], "is not a folder"),
+        (["score", "x", "y", "--width", "999"], "width of 1 to 384, got 999"),
         (["score", "x", "y", "--device", "nosuch"], "device 'nosuch' cannot be used"),
     ],
 )
@@ -226,7 +224,7 @@ def test_input_that_is_not_utf8_is_named_by_line() -> None:
         [sys.executable, "-m", "hplus", "segment", "-"], capture_output=True, input=b"fine\n\xff\n"
     )
     assert done.returncode == 2
-    assert b"standard input:2 is not UTF-8" in done.stderr
+    assert b"standard input:2: not UTF-8" in done.stderr
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path: Path) -> None:
@@ -319,12 +317,8 @@ EXAMPLES = {
     "teach labels": teach.EXAMPLE,
     "train heads": train.EXAMPLE,
     "evaluate beir": evaluate.EXAMPLE,
-    "evaluate protocol": table.PROTOCOL_EXAMPLE,
     "evaluate trec": evaluate.TREC_EXAMPLE,
-    "evaluate run": table.RUN_EXAMPLE,
-    "evaluate report": table.REPORT_EXAMPLE,
     "evaluate budget": budget.EXAMPLE,
-    "evaluate audit": audit.EXAMPLE,
 }
 
 
@@ -349,14 +343,7 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     notes = {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."}
     (tmp_path / "notes.jsonl").write_text(json.dumps(notes))
-    (tmp_path / "table.toml").write_text(
-        'name = "demo"\ndata = "."\nprotocols = ["full-corpus"]\nsets = ["scifact:test"]\n'
-        '[[systems]]\nname = "hplus-mini"\n'
-    )
     (tmp_path / "run.trec").write_text("q1 Q0 d1 1 0.5 mine\n")
-    shutil.copy(Path(__file__).parents[1] / "evaluate" / "audit.jsonl", tmp_path)
-    if command == "evaluate report":
-        typed(EXAMPLES["evaluate run"].removeprefix("Example: "), cwd=tmp_path)
     if "notes.hplus" in EXAMPLES[command]:
         Index.create(tmp_path / "notes.hplus", mini).add(tmp_path / "notes.jsonl")
     done = typed(EXAMPLES[command].removeprefix("Example: "), cwd=tmp_path)

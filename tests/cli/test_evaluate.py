@@ -13,9 +13,8 @@ import pytest
 
 from hplus import Budget, HPlus, states_file
 from hplus.cli import evaluate
-from hplus.evaluate import beir
-from hplus.evaluate.data import demo_folder, read_beir
-from hplus.evaluate.results import data_hash
+from hplus.evaluate import bench as beir
+from hplus.evaluate.data import data_hash, demo_folder, read_beir
 
 Run = Callable[..., tuple[int, str, str]]
 VIEWS = ["global", "token", "phrase", "lexical", "hybrid"]
@@ -71,7 +70,7 @@ def test_a_table_for_people(on_demo: Run) -> None:
     code, out, _ = on_demo()
     title, *rows, queries = out.splitlines()
     assert code == 0
-    assert " ".join(title.split()) == "demo-en test nDCG@10 95 % interval vectors a document"
+    assert " ".join(title.split()) == "demo-en test nDCG@10 95 % interval vectors per document"
     assert [row.split()[0] for row in rows] == VIEWS
     views = json.loads(on_demo("--json")[1])["views"]
     for row in rows:
@@ -114,7 +113,7 @@ def test_a_count_alone_keeps_the_policy_of_the_checkpoint(
     row = json.loads(run(*arguments, "--cache", str(cache), "--budget", "4", "--json")[1])
     assert row["budget"] == "merge to 4 units"
     encoded = model.encode_document(read_beir(demo_folder("en")).documents[:5], budget=4)
-    assert np.diff(encoded.offsets).tolist() == [4] * 5
+    assert np.diff(encoded.units.offsets).tolist() == [4] * 5
 
 
 def test_the_cache_is_used(on_demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,39 +149,18 @@ def test_another_split(run: Run, tmp_path: Path, tiny_folder: Path) -> None:
     assert row["views"]["hybrid"] == {"ndcg10": 1.0, "low": 1.0, "high": 1.0}
 
 
-def test_a_protocol_s_times_are_apart(on_demo: Run, tmp_path: Path) -> None:
-    file = tmp_path / "times.json"
-    by = ("--protocol", "full-corpus", "--limit", "3", "--json")
-    code, out, _ = on_demo(*by, "--times", str(file))
-    assert code == 0
-    assert "_ms" not in out
-    times = json.loads(file.read_text())
-    assert times.keys() == json.loads(out)["lines"].keys()
-    assert all(own["p95_ms"] > 0 for own in times.values())
-    assert on_demo(*by)[1] == out
-
-
 @pytest.mark.parametrize(
     ("folder", "options", "message"),
     [
-        ("nowhere", [], "nowhere is no folder; a BEIR folder is expected"),
-        ("set/corpus.jsonl", [], "is no folder"),
+        ("nowhere", [], "nowhere is not a folder; expected a BEIR folder"),
+        ("set/corpus.jsonl", [], "is not a folder"),
         ("set", ["--split", "dev"], "qrels/dev.tsv is missing"),
         ("set", ["--model", "nowhere"], "neither a folder nor a built-in"),
-        ("set", ["--width", "999"], "phrase width 999"),
+        ("set", ["--width", "999"], "expected a phrase width of at most 32, got 999"),
         ("set", ["--policy", "drop"], "--budget"),
         ("bare", [], "corpus.jsonl is missing"),
         ("unjudged", [], "unjudged: the set has 0 judged queries"),
         ("no-documents", [], "no-documents: the set has"),
-        ("set", ["--terms", "t.txt"], "--terms goes with --protocol NAME"),
-        ("set", ["--dev", "set:test"], "--dev goes with --protocol NAME"),
-        ("set", ["--times", "t.json"], "--times goes with --protocol NAME"),
-        ("set", ["--protocol", "full-corpus", "--times", "no/t.json"], "no is no folder"),
-        ("set", ["--protocol", "full-corpus", "--runs", "r"], "--runs goes without --protocol"),
-        ("set", ["--protocol", "full-corpus", "--terms", "t.txt"], "does not use --terms"),
-        ("set", ["--protocol", "budgets", "--dev", "set:test"], "does not use --dev"),
-        ("set", ["--protocol", "budgets", "--baselines", "."], "does not use --baselines"),
-        ("set", ["--protocol", "full-corpus", "--device", "nonsense"], "nonsense"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -201,7 +179,6 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     write_set(Path("no-documents"), corpus="", queries=QUERIES, qrels=judged)
     write_set(Path("bare"), corpus=CORPUS, queries=QUERIES, qrels=judged)
     (Path("bare") / "corpus.jsonl").unlink()
-    Path("t.txt").write_text("heart failure\n")
     code, out, err = run("evaluate", "beir", folder, "--model", str(tiny_folder), *options)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
@@ -228,9 +205,21 @@ def test_what_cannot_be_written_is_told_before_measuring(run: Run, tmp_path: Pat
     """A set that is not there would be the next complaint: the folder comes first."""
     (tmp_path / "file").write_text("")
     out = str(tmp_path / "file" / "budgets" / "x")
-    for command in ("budget", "audit"):
-        code, _, err = run("evaluate", command, str(tmp_path / "nothing"), "--out", out)
-        assert code == 2
-        assert "Not a directory" in err
-        assert "nothing" not in err
-        assert err.count("\n") == 1
+    code, _, err = run("evaluate", "budget", str(tmp_path / "nothing"), "--out", out)
+    assert code == 2
+    assert "Not a directory" in err
+    assert "nothing" not in err
+    assert err.count("\n") == 1
+
+
+def test_a_budget_curve_is_written_as_json_and_markdown(
+    run: Run, tmp_path: Path, tiny_folder: Path
+) -> None:
+    usual = ["--model", str(tiny_folder), "--limit", "3", "--out", str(tmp_path / "curve")]
+    code, shown, _ = run("evaluate", "budget", str(demo_folder("en")), *usual, "--json")
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.glob("curve*")) == ["curve.json", "curve.md"]
+    table = json.loads((tmp_path / "curve.json").read_text())
+    assert table == json.loads(shown)
+    assert table["recommended"] in table["settings"]
+    assert (tmp_path / "curve.md").read_text().startswith("# demo-en test: quality against bytes")

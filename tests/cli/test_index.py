@@ -7,11 +7,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hplus import HPlus, Index
+from hplus import HPlus, Index, texts, workers
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -58,6 +60,29 @@ def test_index_then_again_then_changed(run: Run, notes: Path, tmp_path: Path) ->
     report = json.loads(run("index", notes, target, "--json")[1])
     changes = {name: report[name] for name in ("added", "updated", "unchanged", "documents")}
     assert changes == {"added": 1, "updated": 1, "unchanged": 2, "documents": 4}
+
+
+def test_workers_share_the_encoding(
+    run: Run, notes: Path, tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "STEP_TEXTS", 1)
+    started = []
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            started.append(arguments[0])
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
+    for count in ("1", "2"):
+        target = tmp_path / f"{count}.hplus"
+        code, out, err = run("index", notes, target, "--model", tiny_folder, "--workers", count)
+        assert (code, err) == (0, "")
+        assert "3 added" in out
+    assert started == [2]
+    name = Path("segments") / "00000001.safetensors"
+    assert (tmp_path / "1.hplus" / name).read_bytes() == (tmp_path / "2.hplus" / name).read_bytes()
+    assert run("index", notes, tmp_path / "0.hplus", "--workers", "0")[0] == 2
 
 
 def test_a_missing_source_makes_no_index(run: Run, tmp_path: Path) -> None:
@@ -143,7 +168,7 @@ def test_a_mistake_at_the_prompt_ends_nothing(
     monkeypatch.setattr(sys, "stdin", io.StringIO("type 2\nheart\n"))
     code, out, err = run("search", made, "--budget", "99", "--json")
     assert (code, out) == (0, "")
-    assert err.count("error: budget 99 asked, but the index keeps 32") == 2
+    assert err.count("error: budget 99 requested, but the index keeps 32") == 2
 
 
 def test_a_whole_set_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
@@ -173,7 +198,7 @@ def test_delete_compact_verify_stats(run: Run, index: Path) -> None:
     found = json.loads(run("stats", index, "--json")[1])
     assert (found["documents"], found["deleted"], found["units"]) == (2, 0, 4)
     assert found["smaller"][-1] == {"budget": 2, "width": 64, "bytes": 4 * 66}
-    assert "2 documents, 0 deleted, 4 units (2.0 a document)" in run("stats", index)[1]
+    assert "2 documents, 0 deleted, 4 units (2.0 per document)" in run("stats", index)[1]
     code, out, _ = run("verify", index)
     assert code == 0
     assert "sound; 2 documents" in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,11 @@ def chunker(tiny: HPlus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts[1][2] = 1
     return checkpoint.save(
         tmp_path_factory.mktemp("chunker") / "saved",
-        reference=tiny.checkpoint.backbone.reference,
-        recipe=Recipe(name="chunker", units="crf", window=64, trained=("crf",)),
-        crf=CRF(*parts),
-        idf=tiny.checkpoint.idf,
+        replace(
+            tiny.checkpoint,
+            recipe=Recipe(name="chunker", units="crf", window=64, trained=("crf",)),
+            crf=CRF(*parts),
+        ),
     )
 
 
@@ -185,13 +187,13 @@ def test_an_empty_file(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.txt"], "nowhere.txt is missing or no file"),
-        (["notes.txt", "nowhere.txt"], "nowhere.txt is missing or no file"),
-        (["."], "is missing or no file"),
-        (["bad.jsonl"], "bad.jsonl:2: a JSON object"),
-        (["latin.txt"], "latin.txt:1 is not UTF-8"),
+        (["nowhere.txt"], "nowhere.txt is missing or not a file"),
+        (["notes.txt", "nowhere.txt"], "nowhere.txt is missing or not a file"),
+        (["."], "is missing or not a file"),
+        (["bad.jsonl"], "bad.jsonl:2: expected a JSON object"),
+        (["latin.txt"], "latin.txt:1: not UTF-8"),
         (["notes.txt", "--terms", "nowhere.gz"], "nowhere.gz"),
-        (["notes.txt", "--apart-from", "nowhere"], "a BEIR folder is expected"),
+        (["notes.txt", "--apart-from", "nowhere"], "expected a BEIR folder"),
         (["notes.txt", "--chunker", "nowhere"], "neither a folder nor a built-in"),
         (["notes.txt", "--chunker", "untrained"], "has no trained CRF"),
     ],

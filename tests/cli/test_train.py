@@ -80,8 +80,8 @@ def test_the_checkpoint_loads_and_encodes(train_heads: Run, here: Path) -> None:
     assert model.checkpoint.crf is not None
     assert model.checkpoint.crf.weight.shape == (3, 4)
     encoded = model.encode_document(TEXTS)
-    assert np.diff(encoded.offsets)[2] == 0
-    assert len(encoded.weights) > 2
+    assert np.diff(encoded.units.offsets)[2] == 0
+    assert len(encoded.units.weights) > 2
     states = model.states(TEXTS)
     assert model.checkpoint.head is not None
     np.testing.assert_array_equal(states.importance, model.checkpoint.head.importance(states.inner))
@@ -164,13 +164,15 @@ def test_the_adapter_of_the_base_is_kept(train_heads: Run, here: Path, tiny: HPl
     layer = "base_model.model.encoder.layer.0.attention.self.query"
     base = checkpoint.save(
         here / "base",
-        reference=tiny.checkpoint.backbone.reference,
-        recipe=replace(tiny.recipe, importance="uniform"),
-        adapter={
-            f"{layer}.lora_A.weight": random.normal(0, 0.3, (2, tiny.dim)).astype(np.float32),
-            f"{layer}.lora_B.weight": random.normal(0, 0.3, (tiny.dim, 2)).astype(np.float32),
-        },
-        adapter_scale=2.0,
+        checkpoint.Checkpoint(
+            tiny.checkpoint.backbone,
+            replace(tiny.recipe, importance="uniform"),
+            adapter={
+                f"{layer}.lora_A.weight": random.normal(0, 0.3, (2, tiny.dim)).astype(np.float32),
+                f"{layer}.lora_B.weight": random.normal(0, 0.3, (tiny.dim, 2)).astype(np.float32),
+            },
+            adapter_scale=2.0,
+        ),
     )
     assert np.abs(HPlus(base).states(TEXTS).states - tiny.states(TEXTS).states).max() > 1e-3
     assert train_heads("mine", "--model", str(base))[0] == 0
@@ -263,8 +265,8 @@ def test_a_folder_that_is_not_empty_is_refused(train_heads: Run, here: Path) -> 
     [
         ("{", "is not JSON"),
         ('{"text": "heart"}', "lacks source"),
-        ('{"source": "s", "text": "heart", "units": [[0, 9, "term"]]}', "unit .* is wrong"),
-        ('{"source": "s", "text": "heart"}', "unit null is wrong"),
+        ('{"source": "s", "text": "heart", "units": [[0, 9, "term"]]}', "expected units .*, got"),
+        ('{"source": "s", "text": "heart"}', "expected units .*, got null"),
     ],
 )
 @pytest.mark.parametrize("place", ["labels", "dev"])
@@ -329,4 +331,4 @@ def test_without_torch_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "torch", None)
     code, out, err = run("train", "heads", "x.jsonl", "--dev", "y.jsonl", "--out", "z")
     assert (code, out) == (2, "")
-    assert err == "error: training needs torch: pip install 'hplus[torch,lab]'\n"
+    assert err == "error: training needs torch: pip install 'hplus[torch,bm25]'\n"

@@ -13,12 +13,10 @@ from scipy.spatial.distance import pdist
 
 from hplus import HPlus
 from hplus.evaluate import rescore
-from hplus.evaluate.beir import Bench
+from hplus.evaluate.bench import Bench
 from hplus.evaluate.budget import Setting, efficient, recommend, settings
-from hplus.evaluate.budget_report import VIEWS, advice, facts, page, picture
-from hplus.evaluate.data import demo_folder, read_beir
-from hplus.evaluate.page import markdown
-from hplus.evaluate.run import sample
+from hplus.evaluate.budget_report import LINES, advice, facts, markdown
+from hplus.evaluate.data import demo_folder, read_beir, sample
 from hplus.units.select import Budget
 
 POINTS = st.lists(
@@ -112,20 +110,19 @@ def test_token_pooling_beside_every_setting(tiny_folder: Path, tmp_path: Path) -
 
 
 def test_the_page_of_a_set(tiny_folder: Path, tmp_path: Path) -> None:
-    """Intervals hold their means; every curve rises; the advice names the setting to take."""
+    """Intervals hold their means; the advice names the setting to take."""
     data = sample(read_beir(demo_folder("en")), 5, 13)
     bench = Bench(HPlus(tiny_folder, long="cut"), data, tmp_path)
     found = efficient(list(settings(bench, budgets=(4, 8))))
     measured = facts(found)
     for setting, own in zip(found, measured, strict=True):
-        for view in VIEWS:
+        for view in LINES:
             assert own[view]["mean"] == pytest.approx(getattr(setting, view).mean())
             assert own[view]["low"] <= own[view]["mean"] <= own[view]["high"]
     assert str(recommend(found)) in advice(found)
-    drawn = picture("x", found, measured)
-    assert drawn.svg == picture("x", found, measured).svg  # the same bytes
     about = {"set": "demo", "split": "test", "queries": 5, "model": "tiny", "fingerprint": "0" * 64,
              "units": "runs", "importance": "idf"}  # fmt: skip
-    text = markdown([*page(about, found), drawn])
-    assert "plots/x.svg" in text
+    text = markdown(about, found)
+    assert text.startswith("# demo test: ")
+    assert advice(found) in text
     assert text.count("units of width") == 1 + sum(setting.efficient for setting in found)

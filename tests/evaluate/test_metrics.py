@@ -31,7 +31,7 @@ all_rankings = st.permutations(DOCUMENTS).flatmap(
     lambda order: st.integers(1, len(order)).map(lambda n: order[:n])
 )
 all_grades = st.dictionaries(st.sampled_from([*DOCUMENTS, "x", "y"]), st.integers(0, 3), min_size=1)
-cuts = st.sampled_from([1, 3, 5, 10, 100])
+depths = st.sampled_from([1, 3, 5, 10, 100])
 
 
 def trec(ranking: list[str], grades: dict[str, int], name: str) -> float:
@@ -41,26 +41,30 @@ def trec(ranking: list[str], grades: dict[str, int], name: str) -> float:
     return float(evaluator.evaluate({"q": run})["q"][name.replace(".", "_")])
 
 
-def trec_ndcg(ranking: list[str], grades: dict[str, int], cut: int) -> float:
+def trec_ndcg(ranking: list[str], grades: dict[str, int], depth: int) -> float:
     """trec_eval's ndcg_cut: linear gain."""
-    return trec(ranking, grades, f"ndcg_cut.{cut}")
+    return trec(ranking, grades, f"ndcg_cut.{depth}")
 
 
 @many
-@given(all_rankings, all_grades, cuts)
-def test_linear_gain_equals_trec_eval(ranking: list[str], grades: dict[str, int], cut: int) -> None:
-    found = ndcg(ranking, grades, cut=cut, gain="linear")
-    assert found == pytest.approx(trec_ndcg(ranking, grades, cut), abs=1e-9)
+@given(all_rankings, all_grades, depths)
+def test_linear_gain_equals_trec_eval(
+    ranking: list[str], grades: dict[str, int], depth: int
+) -> None:
+    found = ndcg(ranking, grades, depth=depth, gain="linear")
+    assert found == pytest.approx(trec_ndcg(ranking, grades, depth), abs=1e-9)
 
 
 @many
-@given(all_rankings, all_grades, cuts)
+@given(all_rankings, all_grades, depths)
 @example(["d0"], {"d0": 3, "x": 2}, 10)
 def test_exponential_gain_equals_trec_eval_on_mapped_grades(
-    ranking: list[str], grades: dict[str, int], cut: int
+    ranking: list[str], grades: dict[str, int], depth: int
 ) -> None:
     gains = {document: 2**grade - 1 for document, grade in grades.items()}
-    assert ndcg(ranking, grades, cut=cut) == pytest.approx(trec_ndcg(ranking, gains, cut), abs=1e-9)
+    assert ndcg(ranking, grades, depth=depth) == pytest.approx(
+        trec_ndcg(ranking, gains, depth), abs=1e-9
+    )
 
 
 def test_a_worked_example() -> None:
@@ -93,46 +97,48 @@ def test_an_empty_ranking_is_zero() -> None:
 
 
 @many
-@given(all_rankings, all_grades, cuts)
-def test_recall_equals_trec_eval(ranking: list[str], grades: dict[str, int], cut: int) -> None:
-    assert recall(ranking, grades, cut=cut) == pytest.approx(trec(ranking, grades, f"recall.{cut}"))
+@given(all_rankings, all_grades, depths)
+def test_recall_equals_trec_eval(ranking: list[str], grades: dict[str, int], depth: int) -> None:
+    assert recall(ranking, grades, depth=depth) == pytest.approx(
+        trec(ranking, grades, f"recall.{depth}")
+    )
     top = {name: int(0 < grade == max(grades.values())) for name, grade in grades.items()}
-    expected = trec(ranking, top, f"recall.{cut}")
-    assert recall(ranking, grades, cut=cut, top_grade=True) == pytest.approx(expected)
+    expected = trec(ranking, top, f"recall.{depth}")
+    assert recall(ranking, grades, depth=depth, top_grade=True) == pytest.approx(expected)
 
 
 @many
-@given(all_rankings, all_grades, cuts)
+@given(all_rankings, all_grades, depths)
 def test_reciprocal_rank_equals_trec_eval(
-    ranking: list[str], grades: dict[str, int], cut: int
+    ranking: list[str], grades: dict[str, int], depth: int
 ) -> None:
     assert reciprocal_rank(ranking, grades) == pytest.approx(trec(ranking, grades, "recip_rank"))
-    found = reciprocal_rank(ranking, grades, cut=cut)
-    assert found == pytest.approx(trec(ranking[:cut], grades, "recip_rank"))
+    found = reciprocal_rank(ranking, grades, depth=depth)
+    assert found == pytest.approx(trec(ranking[:depth], grades, "recip_rank"))
 
 
 @many
-@given(all_rankings, all_grades, cuts)
+@given(all_rankings, all_grades, depths)
 def test_average_precision_equals_trec_eval(
-    ranking: list[str], grades: dict[str, int], cut: int
+    ranking: list[str], grades: dict[str, int], depth: int
 ) -> None:
     assert average_precision(ranking, grades) == pytest.approx(trec(ranking, grades, "map"))
-    found = average_precision(ranking, grades, cut=cut)
-    assert found == pytest.approx(trec(ranking, grades, f"map_cut.{cut}"))
+    found = average_precision(ranking, grades, depth=depth)
+    assert found == pytest.approx(trec(ranking, grades, f"map_cut.{depth}"))
 
 
 def test_worked_examples() -> None:
     """Relevant at ranks 2 and 4, one of the best grade at 4, one more of it not found."""
     ranking, grades = ["n", "a", "m", "b"], {"a": 1, "b": 3, "c": 3, "m": 0}
-    assert recall(ranking, grades, cut=3) == pytest.approx(1 / 3)
-    assert recall(ranking, grades, cut=4) == pytest.approx(2 / 3)
-    assert recall(ranking, grades, cut=3, top_grade=True) == 0
-    assert recall(ranking, grades, cut=4, top_grade=True) == 1 / 2
+    assert recall(ranking, grades, depth=3) == pytest.approx(1 / 3)
+    assert recall(ranking, grades, depth=4) == pytest.approx(2 / 3)
+    assert recall(ranking, grades, depth=3, top_grade=True) == 0
+    assert recall(ranking, grades, depth=4, top_grade=True) == 1 / 2
     assert reciprocal_rank(ranking, grades) == 1 / 2
-    assert reciprocal_rank(ranking, grades, cut=2) == 1 / 2
-    assert reciprocal_rank(ranking, grades, cut=1) == 0
+    assert reciprocal_rank(ranking, grades, depth=2) == 1 / 2
+    assert reciprocal_rank(ranking, grades, depth=1) == 0
     assert average_precision(ranking, grades) == pytest.approx((1 / 2 + 2 / 4) / 3)
-    assert average_precision(ranking, grades, cut=3) == pytest.approx(1 / 2 / 3)
+    assert average_precision(ranking, grades, depth=3) == pytest.approx(1 / 2 / 3)
 
 
 @pytest.mark.parametrize("grades", [{}, {"a": 0}, {"a": -1, "b": -2}])
@@ -147,7 +153,7 @@ def test_negative_grades_count_as_zero() -> None:
     ranking, grades, plain = ["bad", "a"], {"bad": -2, "a": 1, "c": 1}, {"bad": 0, "a": 1, "c": 1}
     assert reciprocal_rank(ranking, grades) == reciprocal_rank(ranking, plain) == 1 / 2
     assert average_precision(ranking, grades) == average_precision(ranking, plain) == 1 / 4
-    assert recall(ranking, grades, cut=2) == recall(ranking, plain, cut=2) == 1 / 2
+    assert recall(ranking, grades, depth=2) == recall(ranking, plain, depth=2) == 1 / 2
     assert ndcg(ranking, grades) == ndcg(ranking, plain)
     assert oracle_ndcg(ranking, grades) == oracle_ndcg(["a"], grades)
 
@@ -160,11 +166,11 @@ def test_negative_grades_count_as_zero() -> None:
     st.sampled_from(["exponential", "linear"]),
 )
 def test_oracle_is_the_best_of_all_orders(
-    pool: list[str], grades: dict[str, int], cut: int, gain: metrics.Gain
+    pool: list[str], grades: dict[str, int], depth: int, gain: metrics.Gain
 ) -> None:
-    best = max(ndcg(order, grades, cut=cut, gain=gain) for order in permutations(pool))
-    assert oracle_ndcg(pool, grades, cut=cut, gain=gain) == pytest.approx(best)
-    assert oracle_ndcg(set(pool), grades, cut=cut, gain=gain) == pytest.approx(best)
+    best = max(ndcg(order, grades, depth=depth, gain=gain) for order in permutations(pool))
+    assert oracle_ndcg(pool, grades, depth=depth, gain=gain) == pytest.approx(best)
+    assert oracle_ndcg(set(pool), grades, depth=depth, gain=gain) == pytest.approx(best)
 
 
 def test_a_document_twice_in_the_pool_counts_once() -> None:
@@ -234,7 +240,7 @@ def test_names_set_gain_and_cut() -> None:
     run = {"q": {document: float(-rank) for rank, document in enumerate(ranking)}}
     grades = {"d01": 1, "d04": 3, "d12": 3, "d15": 2}
     expected = {
-        "ndcg@3": ndcg(ranking, grades, cut=3),
+        "ndcg@3": ndcg(ranking, grades, depth=3),
         "ndcg@10": ndcg(ranking, grades),
         "ndcg-linear@10": ndcg(ranking, grades, gain="linear"),
         "recall@5": 0.5,
@@ -260,11 +266,11 @@ def test_other_names_are_refused(name: str) -> None:
     assert repr(name) in str(caught.value)
 
 
-@pytest.mark.parametrize("cut", [0, -1])
-def test_a_cut_is_one_or_more(cut: int) -> None:
+@pytest.mark.parametrize("depth", [0, -1])
+def test_a_depth_is_one_or_more(depth: int) -> None:
     for value in (ndcg, oracle_ndcg, recall, reciprocal_rank, average_precision):
-        with pytest.raises(InputError, match=f"cut {cut} asked"):
-            value(["a"], {"a": 1}, cut=cut)
+        with pytest.raises(InputError, match=f"expected a depth of 1 or more, got {depth}"):
+            value(["a"], {"a": 1}, depth=depth)
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])

@@ -18,10 +18,10 @@ from hplus import Budget, HPlus
 from hplus.evaluate import rescore
 from hplus.heads.crf import CRF
 from hplus.heads.importance import ImportanceHead
-from hplus.states_file import cut, stored_states, weigh
-from hplus.types import Encoded
-from hplus.units import controls
-from hplus.units.select import Kept, spend
+from hplus.states_file import stored_states, unit_begins, weigh
+from hplus.types import Encoded, Units
+from hplus.units import rules
+from hplus.units.select import spend
 from hplus.views import lexical, phrase
 
 some = settings(deadline=None, max_examples=40)
@@ -37,12 +37,11 @@ TEXTS = [
 ]
 
 
-def random_kept(random: np.random.Generator, counts: list[int]) -> Kept:
-    units = random_units(random, counts)
-    return spend(Budget(), units.vectors, units.weights, units.spans, units.offsets)
+def random_kept(random: np.random.Generator, counts: list[int]) -> Units:
+    return spend(Budget(), random_units(random, counts))[0]
 
 
-def plain_maxsim(queries: Kept, documents: Kept, *, uniform: bool) -> Any:
+def plain_maxsim(queries: Units, documents: Units, *, uniform: bool) -> Any:
     """eq:phrase_score over the sum of the query's weights."""
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
     scores = np.zeros((n, m))
@@ -83,15 +82,10 @@ def test_maxsim_is_the_normalised_phrase_score() -> None:
     random = np.random.default_rng(0)
     queries, documents = random_units(random, [3, 1, 5]), random_units(random, [4, 2, 0, 6])
     expected = [
-        phrase.score(query, encode_units(documents)) / phrase.scale(query)
-        for query in (encode_units(queries)[i] for i in range(3))
+        phrase.score(query, encode_units(documents).units) / phrase.scale(query)
+        for query in (encode_units(queries)[i].units for i in range(3))
     ]
-    found = rescore.maxsim(
-        *(
-            spend(Budget(), side.vectors, side.weights, side.spans, side.offsets)
-            for side in (queries, documents)
-        )
-    )
+    found = rescore.maxsim(*(spend(Budget(), side)[0] for side in (queries, documents)))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -139,20 +133,17 @@ def test_blocks_hold_every_row_once(counts: list[int], block: int) -> None:
         )
 
 
-def terms(encoded: Encoded) -> tuple[Any, Any, Any]:
-    return encoded.lexical_ids, encoded.lexical_weights, encoded.lexical_offsets
-
-
 @some
 @given(seeds, st.integers(0, 4), st.integers(0, 5))
 def test_lexical_is_the_view_s_normalised_score(seed: int, n: int, m: int) -> None:
     random = np.random.default_rng(seed)
-    queries, documents = random_encoded(random, [1] * n), random_encoded(random, [1] * m)
-    scores = rescore.lexical(terms(queries), terms(documents), vocabulary=24)
+    queries = random_encoded(random, [1] * n).lexical
+    documents = random_encoded(random, [1] * m).lexical
+    scores = rescore.lexical(queries, documents, vocabulary=24)
     assert scores.dtype == np.float32
     assert scores.shape == (n, m)
     for row in range(n):
-        query = queries[row]
+        query = queries.take(np.array([row]))
         expected = lexical.score(query, documents) / lexical.scale(query)
         np.testing.assert_allclose(scores[row], expected, rtol=1e-4, atol=1e-6)
 
@@ -194,9 +185,9 @@ BUDGETS = [
 ]
 
 
-def assert_kept(kept: Kept, encoded: Encoded) -> None:
-    for name in Kept.__dataclass_fields__:
-        ours, theirs = getattr(kept, name), getattr(encoded, name)
+def assert_kept(kept: Units, encoded: Encoded) -> None:
+    for name in Units.__dataclass_fields__:
+        ours, theirs = getattr(kept, name), getattr(encoded.units, name)
         assert ours.shape == theirs.shape, name
         if ours.dtype.kind == "f":
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=name)
@@ -214,10 +205,13 @@ def test_units_are_those_of_the_model(
     stored = stored_states(headed, TEXTS, tmp_path)
     assert headed.checkpoint.crf is not None
     assert headed.checkpoint.head is not None
-    begins, weights = cut(headed.checkpoint.crf, stored), weigh(headed.checkpoint.head, stored)
+    begins, weights = (
+        unit_begins(headed.checkpoint.crf, stored),
+        weigh(headed.checkpoint.head, stored),
+    )
     kept = rescore.units_of(stored, begins, weights, width, budget)
     encoded = headed.encode_document(TEXTS, budget=budget, width=width)
-    assert len(TEXTS) <= len(encoded.weights) + 1 < len(begins)
+    assert len(TEXTS) <= len(encoded.units.weights) + 1 < len(begins)
     assert_kept(kept, encoded)
 
 
@@ -235,12 +229,12 @@ def test_units_of_a_rule_are_those_of_the_model_within_float16(
     assert idf is not None
     kept = rescore.units_of(
         stored,
-        controls.rule(units)(stored.tokens),
+        rules.rule(units)(stored.tokens),
         idf.importance(stored.tokens.ids),
         32,
         Budget(5),
     )
-    encoded = model.encode_document(TEXTS, budget=5)
+    encoded = model.encode_document(TEXTS, budget=5).units
     np.testing.assert_array_equal(kept.offsets, encoded.offsets)
     np.testing.assert_array_equal(kept.spans, encoded.spans)
     np.testing.assert_array_equal(kept.weights, encoded.weights)

@@ -97,14 +97,14 @@ def test_idf_is_looked_up_per_token():
 @pytest.mark.parametrize("bad", [-1, 3])
 def test_ids_outside_the_table_are_refused(bad):
     ids = np.array([0, bad], np.int32)
-    with pytest.raises(InputError, match=rf"{min(bad, 0)}\.\.{max(bad, 0)}.*3 entries"):
+    with pytest.raises(InputError, match=f"from {min(bad, 0)} to {max(bad, 0)}.*3 entries"):
         Idf(np.ones(3, np.float32)).importance(ids)
     with pytest.raises(InputError, match="3 entries"):
         fit_idf(ids, offsets_of([2]), 3)
 
 
 def test_other_wrong_input_is_named():
-    with pytest.raises(InputError, match="offsets end at 3, but 1 token ids came"):
+    with pytest.raises(InputError, match="offsets end at 3, but there are 1 token ids"):
         fit_idf(np.zeros(1, np.int32), offsets_of([3]), 5)
     with pytest.raises(InputError, match=r"token id 1 has 0\.0"):
         Idf(np.array([1, 0], np.float32))

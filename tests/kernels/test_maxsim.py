@@ -354,9 +354,9 @@ def test_the_compiled_kernel_trusts_nobody(argument: str, spoil: Any) -> None:
     score = importlib.import_module("hplus.kernels._maxsim").score
     case = example()
     bad = replace(case, **{argument: spoil(getattr(case, argument))})
-    for portable in (False, True):
+    for level in range(3):
         with pytest.raises(ValueError, match=r"must be|not in|but|columns"):
-            score(*bad.arguments(), np.zeros(5, np.float32), portable)
+            score(*bad.arguments(), np.zeros(5, np.float32), level)
 
 
 @compiled
@@ -414,3 +414,16 @@ def test_the_implementation_can_be_forced() -> None:
 
 def test_the_example() -> None:
     assert doctest.testmod(maxsim) == doctest.TestResults(failed=0, attempted=6)
+
+
+@pytest.mark.skipif("C, AVX512" not in KERNELS, reason="the processor has no AVX-512 VNNI")
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 64, 128, 384])
+def test_avx512_scores_int8_as_avx2_does_to_the_last_bit(width: int) -> None:
+    random = np.random.default_rng(width)
+    vectors = random.integers(-127, 128, (50, width)).astype(np.int8)
+    query = random.normal(size=(7, width)).astype(np.float32)
+    weights, scales = np.ones(7, np.float32), random.random(50).astype(np.float16)
+    starts, ends = np.array([0, 3, 3, 20]), np.array([3, 3, 20, 50])
+    arguments = (query, weights, vectors, scales, starts, ends)
+    wide, narrow = (weighted_maxsim(*arguments, kernel=f"C, {name}") for name in ("AVX512", "AVX2"))
+    assert wide.tolist() == narrow.tolist()

@@ -1,6 +1,7 @@
 """Files to labelled texts: what is left out, what is chosen, and where the chunker cuts."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hplus.heads.crf import CRF, I
 from hplus.recipe import Recipe
 from hplus.teach.corpus import Source, label_file, noun_phrases, source_name
 from hplus.teach.duplicates import collect
-from hplus.teach.sources import Marked
+from hplus.teach.marked import Marked
 from hplus.types import Span
 from hplus.units.terms import Terms
 
@@ -28,9 +29,7 @@ def crf_of(dim: int, *, bias: tuple[float, float, float], noise: float = 0) -> C
 
 def chunker_of(tiny: HPlus, folder: Path, crf: CRF) -> HPlus:
     recipe = Recipe(name="chunker", units="crf", window=64, trained=("crf",))
-    reference = tiny.checkpoint.backbone.reference
-    idf = tiny.checkpoint.idf
-    return HPlus(checkpoint.save(folder, reference=reference, recipe=recipe, crf=crf, idf=idf))
+    return HPlus(checkpoint.save(folder, replace(tiny.checkpoint, recipe=recipe, crf=crf)))
 
 
 @pytest.fixture(scope="module")
@@ -216,5 +215,5 @@ def test_encoded_texts_are_kept_for_the_next_run(
 def test_a_model_without_a_crf_is_no_chunker(
     tmp_path: Path, plain: dict[str, Any], tiny: HPlus
 ) -> None:
-    with pytest.raises(CheckpointError, match="no trained CRF to cut noun phrases with"):
+    with pytest.raises(CheckpointError, match="no trained CRF to find noun phrases with"):
         label_file(written(tmp_path, "heart failure"), **plain | {"chunker": tiny})

@@ -16,7 +16,7 @@ from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
 from hplus.teach.label_file import PAPER, read_labels, statistics, write_labels
 from hplus.teach.labels import LAYERS, Labelled, label
-from hplus.teach.sources import Marked
+from hplus.teach.marked import Marked
 from hplus.types import Span
 
 HEART = Labelled("the heart failure", (Span(4, 17),), ("gold",))
@@ -130,16 +130,16 @@ def test_a_bad_unit_is_named_by_its_line(tmp_path: Path, unit: Any) -> None:
     with pytest.raises(InputError) as error:
         read_labels(path)
     assert str(error.value) == (
-        f"{path}:2: unit {json.dumps(unit)} is wrong; [start, end, layer] "
-        "in reading order within 5 characters is expected"
+        f"{path}:2: expected units [start, end, layer] in reading order within 5 characters, "
+        f"got {json.dumps(unit)}"
     )
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"source": "a", "text": "heart"}', "unit null is wrong"),
-        ('{"source": "a", "text": "heart", "units": "word"}', 'unit "word" is wrong'),
+        ('{"source": "a", "text": "heart"}', "got null"),
+        ('{"source": "a", "text": "heart", "units": "word"}', 'got "word"'),
         ('{"text": "heart", "units": []}', "lacks source"),
         ('{"source": "a", "units": []}', "lacks text"),
         ('{"source": 1, "text": null, "units": []}', "lacks source and text"),

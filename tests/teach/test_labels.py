@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hplus.errors import InputError
 from hplus.teach.labels import LAYERS, LONGEST, Labelled, label, multiword_terms
-from hplus.teach.sources import Marked
+from hplus.teach.marked import Marked
 from hplus.types import Span
 from hplus.units.terms import Terms
 from hplus.units.words import words
@@ -396,7 +396,7 @@ def test_minimal_units_have_no_noun_phrases() -> None:
 
 
 def test_the_length_is_one_of_two() -> None:
-    with pytest.raises(InputError, match="length 'long' asked; known: minimal, noun-phrase"):
+    with pytest.raises(InputError, match="unknown length 'long'; known: minimal, noun-phrase"):
         label(Marked("heart"), length="long")  # type: ignore[arg-type]
 
 

@@ -133,8 +133,7 @@ def test_a_toy_grammar_is_learned(rule: Any, hidden: int, tmp_path: Path) -> Non
         grammar(rule, 50, 3),
         hidden=hidden,
         schedule=SCHEDULE,
-        folder=tmp_path,
-        name="toy",
+        file=tmp_path / "toy.safetensors",
     )
     assert plain_f1(crf, held_out) > 0.95
     assert curve[-1]["loss"] < curve[0]["loss"]
@@ -143,7 +142,9 @@ def test_a_toy_grammar_is_learned(rule: Any, hidden: int, tmp_path: Path) -> Non
 
 def test_what_two_neighbours_decide_needs_the_hidden_layer(tmp_path: Path) -> None:
     train, held_out = grammar(pairs, 400, 1), grammar(pairs, 80, 2)
-    crf, _ = train_crf(train, held_out, hidden=0, schedule=SCHEDULE, folder=tmp_path, name="toy")
+    crf, _ = train_crf(
+        train, held_out, hidden=0, schedule=SCHEDULE, file=tmp_path / "toy.safetensors"
+    )
     assert plain_f1(crf, held_out) < 0.8
 
 
@@ -167,7 +168,7 @@ def test_the_curve_says_what_the_returned_crf_does(tmp_path: Path, hidden: int) 
     schedule = Schedule(epochs=4, learning_rate=0.3, patience=4)
     train, validation = grammar(chains, 40, 1), random_tagged(0)  # what is learned does not fit
     crf, curve = train_crf(
-        train, validation, hidden=hidden, schedule=schedule, folder=tmp_path, name="x"
+        train, validation, hidden=hidden, schedule=schedule, file=tmp_path / "x.safetensors"
     )
     best = min(curve, key=lambda row: row["loss"])
     assert best["epoch"] < len(curve) == 4
@@ -181,7 +182,9 @@ def test_the_same_call_gives_the_same_crf_and_another_seed_another(tmp_path: Pat
     def train(folder: str, seed: int) -> CRF:
         schedule = Schedule(epochs=2, seed=seed)
         torch.rand(3)
-        crf, _ = train_crf(*data, hidden=4, schedule=schedule, folder=tmp_path / folder, name="crf")
+        crf, _ = train_crf(
+            *data, hidden=4, schedule=schedule, file=tmp_path / folder / "crf.safetensors"
+        )
         return crf
 
     first, second, other = train("a", 13), train("b", 13), train("c", 14)
@@ -208,4 +211,4 @@ def test_a_validation_set_without_tokens_is_refused(tmp_path: Path) -> None:
     nothing = Tagged(np.empty((0, DIM), np.float16), np.empty(0, np.uint8), offsets_of([0]))
     train = grammar(chains, 10, 1)
     with pytest.raises(InputError):
-        train_crf(train, nothing, hidden=0, schedule=SCHEDULE, folder=tmp_path, name="crf")
+        train_crf(train, nothing, hidden=0, schedule=SCHEDULE, file=tmp_path / "crf.safetensors")

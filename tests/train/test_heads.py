@@ -171,4 +171,4 @@ def test_the_importance_head_reads_the_units_of_the_crf(
     ):
         expected = stored_states(model, texts, tmp_path / "cache")
         np.testing.assert_array_equal(side.states, expected.states)
-        np.testing.assert_array_equal(begins, states_file.cut(heads.crf, expected))
+        np.testing.assert_array_equal(begins, states_file.unit_begins(heads.crf, expected))

@@ -112,7 +112,9 @@ def groups() -> list[Group]:
 
 
 def test_tokens_that_tell_weigh_more(groups: list[Group], tmp_path: Path) -> None:
-    head, curve = train_importance(groups, validation=20, schedule=SCHEDULE, folder=tmp_path)
+    head, curve = train_importance(
+        groups, validation=20, schedule=SCHEDULE, file=tmp_path / "importance.safetensors"
+    )
     held_out = telling_groups(30, seed=1)
     states = np.concatenate([group.query.numpy() for group in held_out])
     tells = states[:, 0] > 0.5
@@ -136,7 +138,10 @@ def test_the_curve_says_what_the_returned_head_does(
 ) -> None:
     """Ragged queries and documents stand in one batch: whatever is padding counts for nothing."""
     head, curve = train_importance(
-        groups[:60], validation=validation, schedule=SCHEDULE, folder=tmp_path
+        groups[:60],
+        validation=validation,
+        schedule=SCHEDULE,
+        file=tmp_path / "importance.safetensors",
     )
     assert head.weight.dtype == np.float32
     assert head.weight.shape == (DIM,)
@@ -150,10 +155,16 @@ def test_the_last_groups_are_not_trained_on(groups: list[Group], tmp_path: Path)
     """With other groups held out, the same first epochs are trained."""
     schedule = Schedule(epochs=1, learning_rate=0.1)
     first, _ = train_importance(
-        [*groups[:40], *groups[40:50]], validation=10, schedule=schedule, folder=tmp_path / "a"
+        [*groups[:40], *groups[40:50]],
+        validation=10,
+        schedule=schedule,
+        file=tmp_path / "a" / "importance.safetensors",
     )
     second, _ = train_importance(
-        [*groups[:40], *groups[60:80]], validation=20, schedule=schedule, folder=tmp_path / "b"
+        [*groups[:40], *groups[60:80]],
+        validation=20,
+        schedule=schedule,
+        file=tmp_path / "b" / "importance.safetensors",
     )
     np.testing.assert_array_equal(first.weight, second.weight)
 
@@ -162,7 +173,10 @@ def test_the_same_call_gives_the_same_head(groups: list[Group], tmp_path: Path) 
     def train(folder: str, seed: int = 13) -> ImportanceHead:
         schedule = Schedule(epochs=3, learning_rate=0.1, seed=seed)
         head, _ = train_importance(
-            groups, validation=10, schedule=schedule, folder=tmp_path / folder
+            groups,
+            validation=10,
+            schedule=schedule,
+            file=tmp_path / folder / "importance.safetensors",
         )
         return head
 
@@ -187,7 +201,10 @@ def test_a_batch_that_shares_no_token_is_no_crash(groups: list[Group], tmp_path:
         for group in groups[:2]
     ]
     head, curve = train_importance(
-        [*groups[2:8], *lonely], validation=2, schedule=Schedule(epochs=1), folder=tmp_path
+        [*groups[2:8], *lonely],
+        validation=2,
+        schedule=Schedule(epochs=1),
+        file=tmp_path / "importance.safetensors",
     )
     assert curve[0] == pytest.approx(curve[0] | plain_loss(head, lonely), rel=1e-4)
     assert curve[0]["lexical_loss"] == pytest.approx(np.log(4))

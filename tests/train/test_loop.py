@@ -70,7 +70,9 @@ class Run:
                 return {"loss": losses[len(self.weights) - 1]}
             return {"loss": float(distance(self.module, BATCHES[0])), "other": 0.0}
 
-        self.curve = fit(self.module, batches, loss, validate, schedule, folder, name="line")
+        self.curve = fit(
+            self.module, batches, loss, validate, schedule, folder / "line.safetensors"
+        )
 
     @property
     def result(self) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def test_another_schedule_in_the_same_folder_is_refused(
 ) -> None:
     Run(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(InputError, match=rf"line\.safetensors is of another run.*{both}"):
+    with pytest.raises(InputError, match=rf"line\.safetensors belongs to another run.*{both}"):
         Run(tmp_path, **changed)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -18,7 +18,7 @@ from hplus.units.partition import (
     spans_of_units,
     tags_of_begins,
 )
-from hplus.units.pool import unit_importance
+from hplus.units.vectors import unit_importance
 
 many = settings(deadline=None, max_examples=200)
 seeds = st.integers(0, 2**32 - 1)

@@ -15,7 +15,6 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from builders import (
-    Units,
     assert_same,
     encode_units,
     encoded_of,
@@ -25,7 +24,7 @@ from builders import (
     sum_by,
 )
 from hplus.errors import BudgetError
-from hplus.types import I64, Encoded, Tokens, concatenate, offsets_of
+from hplus.types import I64, Encoded, Tokens, Units, concatenate, offsets_of
 from hplus.units.select import (
     Budget,
     Policy,
@@ -49,16 +48,17 @@ PlainUnit = tuple[list[tuple[int, ...]], float, list[float]]
 
 
 def plain_texts(encoded: Encoded) -> list[list[PlainUnit]]:
+    units = encoded.units
     return [
         [
             (
-                [tuple(span) for span in encoded.spans_of(unit)],
-                float(encoded.weights[unit]),
-                encoded.vectors[unit].tolist(),
+                [tuple(span) for span in units.spans_of(unit)],
+                float(units.weights[unit]),
+                units.vectors[unit].tolist(),
             )
             for unit in range(first, last)
         ]
-        for first, last in pairwise(encoded.offsets.tolist())
+        for first, last in pairwise(units.offsets.tolist())
     ]
 
 
@@ -171,10 +171,10 @@ def test_drop_keeps_the_top_b_and_lists_the_rest(
     assert plain_texts(encoded) == [text[:count] for text in ranked]
     lost = [
         [
-            ([tuple(s) for s in encoded.dropped_spans_of(u)], float(encoded.dropped_weights[u]))
+            ([tuple(s) for s in encoded.dropped.spans_of(u)], float(encoded.dropped.weights[u]))
             for u in range(first, last)
         ]
-        for first, last in pairwise(encoded.dropped_offsets.tolist())
+        for first, last in pairwise(encoded.dropped.offsets.tolist())
     ]
     assert lost == [[unit[:2] for unit in text[count:]] for text in ranked]
 
@@ -203,13 +203,14 @@ def test_a_share_keeps_the_smallest_prefix_that_reaches_it_and_a_count_caps_it(
 ) -> None:
     weights = np.array([weight for text in texts for weight in text], np.float32)
     offsets = offsets_of([len(text) for text in texts])
-    kept = spend(
-        Budget(count, share=twentieths / 20),
+    units = Units(
         np.ones((len(weights), 1), np.float32),
         weights,
-        np.zeros((len(weights), 2), np.int32),
         offsets,
+        np.zeros((len(weights), 2), np.int32),
+        np.arange(len(weights) + 1),
     )
+    kept, _ = spend(Budget(count, share=twentieths / 20), units)
     wanted = []
     for text in texts:
         falling = sorted(text, reverse=True)
@@ -224,7 +225,7 @@ def test_no_budget_keeps_everything() -> None:
     for policy in ("drop", "merge", "ward"):
         encoded = encode_units(units, Budget(policy=policy))
         assert plain_texts(encoded) == sorted_by_importance(units)
-        assert len(encoded.dropped_weights) == 0
+        assert len(encoded.dropped.weights) == 0
 
 
 @some
@@ -250,7 +251,7 @@ def test_merge_to_a_share_has_as_many_groups_as_drop_keeps(
     units = random_units(np.random.default_rng(seed), lengths)
     dropped = encode_units(units, Budget(count, share=tenths / 10))
     merged = encode_units(units, Budget(count, share=tenths / 10, policy="merge"))
-    np.testing.assert_array_equal(merged.offsets, dropped.offsets)
+    np.testing.assert_array_equal(merged.units.offsets, dropped.units.offsets)
     np.testing.assert_allclose(merged.coverage.kept, merged.coverage.importance, rtol=1e-6)
 
 
@@ -270,8 +271,8 @@ def test_groups_partition_the_units_and_keep_all_importance(
         total = sum(units.weights[first:last].tolist())
         assert sum(weight for _, weight, _ in text) == pytest.approx(total, rel=1e-6)
         assert [w for _, w, _ in text] == sorted((w for _, w, _ in text), reverse=True)
-    assert len(encoded.dropped_weights) == len(encoded.dropped_spans) == 0
-    assert encoded.dropped_offsets.tolist() == [0] * (len(lengths) + 1)
+    assert len(encoded.dropped.weights) == len(encoded.dropped.spans) == 0
+    assert encoded.dropped.offsets.tolist() == [0] * (len(lengths) + 1)
 
 
 @some
@@ -304,13 +305,12 @@ def test_ward_takes_plain_means(lengths: list[int], seed: int, count: int) -> No
 @given(lengths_of_texts, seeds)
 def test_clusters_may_be_shared_by_budgets(lengths: list[int], seed: int) -> None:
     units = random_units(np.random.default_rng(seed), lengths)
-    arrays = (units.vectors, units.weights, units.spans, units.offsets)
     joins: dict[int, I64] = {}
     for budget in (Budget(3, policy="ward"), Budget(share=0.5, policy="merge"),
                    Budget(1, policy="merge"), Budget(2)):  # fmt: skip
-        shared, alone = spend(budget, *arrays, joins), spend(budget, *arrays)
-        for name, value in vars(alone).items():
-            np.testing.assert_array_equal(getattr(shared, name), value)
+        for shared, alone in zip(spend(budget, units, joins), spend(budget, units), strict=True):
+            for name, value in vars(alone).items():
+                np.testing.assert_array_equal(getattr(shared, name), value)
 
 
 @some
@@ -320,13 +320,11 @@ def test_every_text_to_a_count_of_its_own(
 ) -> None:
     """Each text comes out as under a budget of its own."""
     units = random_units(np.random.default_rng(seed), lengths)
-    every = spend(Budget(), units.vectors, units.weights, units.spans, units.offsets)
+    every, _ = spend(Budget(), units)
     asked = np.array([data.draw(st.integers(1, 11)) for _ in lengths])
     found = bring_to(asked, policy, every)
     for text, count in enumerate(asked.tolist()):
-        alone = spend(
-            Budget(count, policy=policy), units.vectors, units.weights, units.spans, units.offsets
-        )
+        alone, _ = spend(Budget(count, policy=policy), units)
         mine, theirs = (
             slice(kept.offsets[text], kept.offsets[text + 1]) for kept in (found, alone)
         )
@@ -339,9 +337,10 @@ def test_equal_vectors_still_make_as_many_groups_as_asked() -> None:
     assert sorted(set(cluster(join(vectors), 3).tolist())) == [0, 1, 2]
     assert cluster(join(vectors[:2]), 1).tolist() == [0, 0]
     spans = np.arange(8, dtype=np.int32).reshape(4, 2)
+    units = Units(vectors, np.ones(4, np.float32), np.array([0, 4]), spans, np.arange(5))
     for policy in ("merge", "ward"):
         budget = Budget(3, policy=policy)
-        kept = spend(budget, vectors, np.ones(4, np.float32), spans, np.array([0, 4]))
+        kept, _ = spend(budget, units)
         assert len(kept.weights) == kept.offsets[-1] == 3
         assert kept.weights.sum() == 4
 
@@ -396,8 +395,10 @@ def test_a_merged_encoding_can_be_merged_and_dropped_further(
     np.testing.assert_allclose(again.coverage.kept, again.coverage.importance, rtol=1e-6)
     dropped = merged.at(budget=small)
     assert plain_texts(dropped) == [text[:small] for text in texts]
-    np.testing.assert_array_equal(dropped.coverage.kept, sum_by(dropped.weights, dropped.offsets))
-    lost = [dropped.dropped_spans_of(unit) for unit in range(len(dropped.dropped_weights))]
+    np.testing.assert_array_equal(
+        dropped.coverage.kept, sum_by(dropped.units.weights, dropped.units.offsets)
+    )
+    lost = [dropped.dropped.spans_of(unit) for unit in range(len(dropped.dropped.weights))]
     assert lost == [spans for text in texts for spans, _, _ in text[small:]]
 
 
@@ -413,17 +414,17 @@ def test_dropping_more_keeps_what_was_dropped_before(
     shrunk = encoded.at(budget=count)
     for i in range(len(lengths)):
         before, after = encoded[i], shrunk[i]
-        everything = [before.spans_of(u) for u in range(len(before.weights))]
-        everything += [before.dropped_spans_of(u) for u in range(len(before.dropped_weights))]
-        kept = [after.spans_of(u) for u in range(len(after.weights))]
-        lost = [after.dropped_spans_of(u) for u in range(len(after.dropped_weights))]
+        everything = [before.units.spans_of(u) for u in range(len(before.units.weights))]
+        everything += [before.dropped.spans_of(u) for u in range(len(before.dropped.weights))]
+        kept = [after.units.spans_of(u) for u in range(len(after.units.weights))]
+        lost = [after.dropped.spans_of(u) for u in range(len(after.dropped.weights))]
         assert kept == everything[: len(kept)]
         assert lost == everything[len(kept) :]
         assert len(kept) == min(count, lengths[i])
-        falling = np.concatenate([after.weights, after.dropped_weights])
+        falling = np.concatenate([after.units.weights, after.dropped.weights])
         assert (np.diff(falling) <= 0).all()
         np.testing.assert_array_equal(after.global_, before.global_)
-        np.testing.assert_array_equal(after.lexical_ids, before.lexical_ids)
+        np.testing.assert_array_equal(after.lexical.ids, before.lexical.ids)
 
 
 @st.composite
@@ -443,8 +444,8 @@ def token_batches(draw: st.DrawFn) -> tuple[Tokens, Any, Any, Any]:
 
 def encode(batch: tuple[Tokens, Any, Any, Any], *, width: int, budget: Budget) -> Encoded:
     tokens, states, importance, begins = batch
-    kept = phrase.represent(tokens, states, importance, begins, width=width, budget=budget)
-    return encoded_of(kept, importance=sum_by(importance, tokens.offsets))
+    units = phrase.represent(tokens, states, importance, begins, width=width, budget=budget)
+    return encoded_of(*units, importance=sum_by(importance, tokens.offsets))
 
 
 @some
@@ -461,7 +462,7 @@ def test_a_slice_equals_a_fresh_encoding(
     assert_same(stored.at(budget=count, width=width), fresh, rtol=1e-6)
     # Only directions may round; which units stay, and what is lost, is exact.
     cut = stored.at(budget=count, width=width)
-    np.testing.assert_array_equal(cut.dropped_weights, fresh.dropped_weights)
+    np.testing.assert_array_equal(cut.dropped.weights, fresh.dropped.weights)
     np.testing.assert_array_equal(cut.coverage.kept, fresh.coverage.kept)
 
 
@@ -491,19 +492,19 @@ def test_a_text_is_cut_alike_alone_and_in_a_batch(
 
 def test_narrowing_to_the_stored_width_changes_nothing() -> None:
     encoded = random_encoded(np.random.default_rng(1), [3, 0, 2])
-    assert narrow(encoded, 8) is encoded
+    assert narrow(encoded.units, 8) is encoded.units
     assert encoded.at() is encoded
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "budget 0 asked; a budget is a count"),
-        ({"count": -3}, "budget -3"),
-        ({"share": 0.0}, "share 0.0"),
-        ({"share": 1.01}, "share 1.01"),
-        ({"share": math.nan}, "share nan"),
-        ({"count": 3, "policy": "keep"}, "policy 'keep' asked; known: drop, merge, ward"),
+        ({"count": 0}, "expected a budget of 1 unit or more, got 0"),
+        ({"count": -3}, "budget of 1 unit or more, got -3"),
+        ({"share": 0.0}, r"expected a share of importance in \(0, 1\], got 0.0"),
+        ({"share": 1.01}, "got 1.01"),
+        ({"share": math.nan}, "got nan"),
+        ({"count": 3, "policy": "keep"}, "unknown policy 'keep'; known: drop, merge, ward"),
     ],
 )
 def test_impossible_budgets(options: dict[str, Any], message: str) -> None:
@@ -514,9 +515,9 @@ def test_impossible_budgets(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("width", [0, -1, 9])
 def test_impossible_widths(width: int) -> None:
     encoded = random_encoded(np.random.default_rng(1), [3])
-    with pytest.raises(BudgetError, match=f"width {width} asked, but the encoding keeps 8"):
+    with pytest.raises(BudgetError, match=f"width {width} requested, but the encoding keeps 8"):
         encoded.at(width=width)
-    with pytest.raises(BudgetError, match="budget 0"):
+    with pytest.raises(BudgetError, match="got 0"):
         encoded.at(budget=0)
 
 

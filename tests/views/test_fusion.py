@@ -47,8 +47,8 @@ def test_fused_is_the_weighted_sum_of_the_views_that_are_on(
     query, documents = pair
     single = {
         "global": global_.score(query.global_, documents.global_),
-        "phrase": phrase.score(query, documents) / phrase.scale(query),
-        "lexical": lexical.score(query, documents) / lexical.scale(query),
+        "phrase": phrase.score(query.units, documents.units) / phrase.scale(query.units),
+        "lexical": lexical.score(query.lexical, documents.lexical) / lexical.scale(query.lexical),
     }
     scores = score(query, documents, alphas)
     expected = [
@@ -67,9 +67,11 @@ def test_fused_is_the_weighted_sum_of_the_views_that_are_on(
     assert (scores.phrase_raw is None) == ("phrase" not in alphas)
     assert (scores.lexical_raw is None) == ("lexical" not in alphas)
     if scores.phrase_raw is not None:
-        assert scores.phrase_raw.tolist() == phrase.score(query, documents).tolist()
+        assert scores.phrase_raw.tolist() == phrase.score(query.units, documents.units).tolist()
     if scores.lexical_raw is not None:
-        assert scores.lexical_raw.tolist() == lexical.score(query, documents).tolist()
+        assert (
+            scores.lexical_raw.tolist() == lexical.score(query.lexical, documents.lexical).tolist()
+        )
 
 
 @some
@@ -88,7 +90,7 @@ def test_explanations_sum_exactly(pair: tuple[Encoded, Encoded], alphas: dict[st
         if scores.phrase is not None and scores.phrase_raw is not None:
             assert phrase_sum == why.phrase_raw == scores.phrase_raw[i]
             assert why.shares["phrase"] == alphas["phrase"] * scores.phrase[i]
-            assert len(why.phrase) == len(query.weights)
+            assert len(why.phrase) == len(query.units.weights)
         else:
             assert (why.phrase, why.phrase_raw) == ([], None)
         if scores.lexical is not None and scores.lexical_raw is not None:
@@ -98,7 +100,7 @@ def test_explanations_sum_exactly(pair: tuple[Encoded, Encoded], alphas: dict[st
             assert (why.lexical, why.lexical_raw) == ([], None)
         if scores.global_ is not None:
             assert why.shares["global"] == alphas["global"] * scores.global_[i]
-        assert why.dropped == phrase.dropped(documents, i, TEXT)
+        assert why.dropped == phrase.dropped(documents.dropped, i, TEXT)
 
 
 @some
@@ -124,15 +126,15 @@ def test_explanations_cite_the_texts_and_spell_the_terms() -> None:
     assert scores.explanations is not None
     for i, (why, text) in enumerate(zip(scores.explanations, [TEXT, shouted], strict=True)):
         for s, match in enumerate(why.phrase):
-            ((start, end),) = query.spans_of(s)
+            ((start, end),) = query.units.spans_of(s)
             assert match.text == TEXT[start:end]
-            likeness = documents[i].vectors @ query.vectors[s]
-            ((start, end),) = documents[i].spans_of(int(likeness.argmax()))
+            likeness = documents[i].units.vectors @ query.units.vectors[s]
+            ((start, end),) = documents[i].units.spans_of(int(likeness.argmax()))
             assert match.document_text == text[start:end]
         assert [term.token for term in why.lexical] == [f"<{term.id}>" for term in why.lexical]
         assert len(why.dropped) == 1
     shared = [
-        set(query.lexical_ids.tolist()) & set(documents[i].lexical_ids.tolist()) for i in range(2)
+        set(query.lexical.ids.tolist()) & set(documents[i].lexical.ids.tolist()) for i in range(2)
     ]
     assert [{term.id for term in why.lexical} for why in scores.explanations] == shared
 
@@ -141,8 +143,9 @@ def test_ties_are_ranked_by_index() -> None:
     random = np.random.default_rng(9)
     # Along the axes products are exact, wherever in the batch a document stands.
     axes = np.eye(8, dtype=np.float32)
-    query = replace(random_encoded(random, [2]), global_=axes[:1], vectors=axes[:2])
-    other = replace(random_encoded(random, [3]), global_=axes[1:2], vectors=axes[1:4])
+    query, other = random_encoded(random, [2]), random_encoded(random, [3])
+    query = replace(query, global_=axes[:1], units=replace(query.units, vectors=axes[:2]))
+    other = replace(other, global_=axes[1:2], units=replace(other.units, vectors=axes[1:4]))
     documents = concatenate([other, query, other, query, other])
     ranking = score(query, documents, dict.fromkeys(VIEWS, 1.0)).ranking()
     assert ranking.dtype == np.int64
@@ -157,10 +160,10 @@ def test_ties_are_ranked_by_index() -> None:
             {"global": 1, "dense": 1},
             r"\['dense'\]; the views are \('global', 'phrase', 'lexical'\)",
         ),
-        ({"global": -0.1}, "0 or more, but {'global': -0.1} came"),
+        ({"global": -0.1}, "of 0 or more, got {'global': -0.1}"),
         ({"phrase": math.nan}, "nan"),
         ({"lexical": math.inf}, "inf"),
-        ({"lexical": "1"}, "must be numbers of 0 or more, but {'lexical': '1'} came"),
+        ({"lexical": "1"}, "expected fusion weights of 0 or more, got {'lexical': '1'}"),
         ({"lexical": None}, "None"),
     ],
 )

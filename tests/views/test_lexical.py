@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -12,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders import random_encoded
-from hplus.types import Encoded, Tokens, offsets_of
+from hplus.types import Lexical, Tokens, offsets_of
 from hplus.views import lexical
 
 some = settings(deadline=None, max_examples=100)
@@ -31,16 +30,14 @@ def tokens_of(texts: list[list[int]]) -> Tokens:
     )
 
 
-def terms_of(encoded: Encoded, i: int) -> dict[int, float]:
-    rows = slice(encoded.lexical_offsets[i], encoded.lexical_offsets[i + 1])
-    return dict(
-        zip(encoded.lexical_ids[rows].tolist(), encoded.lexical_weights[rows].tolist(), strict=True)
-    )
+def terms_of(view: Lexical, i: int) -> dict[int, float]:
+    rows = slice(view.offsets[i], view.offsets[i + 1])
+    return dict(zip(view.ids[rows].tolist(), view.weights[rows].tolist(), strict=True))
 
 
-def encodings(seed: int, count: int) -> tuple[Encoded, Encoded]:
+def random_views(seed: int, count: int) -> tuple[Lexical, Lexical]:
     random = np.random.default_rng(seed)
-    return random_encoded(random, [1]), random_encoded(random, [1] * count)
+    return random_encoded(random, [1]).lexical, random_encoded(random, [1] * count).lexical
 
 
 @some
@@ -51,7 +48,8 @@ def test_weights_are_the_largest_importance_of_each_id(
 ) -> None:
     tokens = tokens_of(texts)
     importance = np.random.default_rng(seed).gamma(1.0, size=len(tokens.ids)).astype(np.float32)
-    ids, weights, offsets = lexical.represent(tokens, importance, unknown)
+    found = lexical.represent(tokens, importance, unknown)
+    ids, weights, offsets = found.ids, found.weights, found.offsets
     assert (ids.dtype.str, weights.dtype.str, offsets.dtype.str) == ("<i4", "<f4", "<i8")
     assert len(offsets) == len(texts) + 1
     assert len(ids) == len(weights) == offsets[-1]
@@ -63,21 +61,21 @@ def test_weights_are_the_largest_importance_of_each_id(
                 expected[token] = max(expected.get(token, 0), float(importance[row]))
             row += 1
         own = slice(offsets[i], offsets[i + 1])
-        found = list(zip(ids[own].tolist(), weights[own].tolist(), strict=True))
-        assert found == sorted(expected.items())
+        pairs = list(zip(ids[own].tolist(), weights[own].tolist(), strict=True))
+        assert pairs == sorted(expected.items())
 
 
 def test_without_an_unknown_token_every_id_counts() -> None:
     tokens = tokens_of([[UNKNOWN, 0]])
-    ids, _, _ = lexical.represent(tokens, np.ones(2, np.float32), None)
-    assert ids.tolist() == [0, UNKNOWN]
+    found = lexical.represent(tokens, np.ones(2, np.float32), None)
+    assert found.ids.tolist() == [0, UNKNOWN]
 
 
 @some
 @given(seeds, st.integers(0, 6))
 def test_score_equals_a_loop_over_dictionaries(seed: int, count: int) -> None:
     """eq:lexical_score."""
-    query, documents = encodings(seed, count)
+    query, documents = random_views(seed, count)
     asked = terms_of(query, 0)
     expected = []
     for i in range(count):
@@ -95,11 +93,11 @@ def test_score_equals_a_loop_over_dictionaries(seed: int, count: int) -> None:
 @some
 @given(seeds, st.integers(0, 6))
 def test_an_explanation_lists_the_shared_terms_and_sums_to_the_score(seed: int, count: int) -> None:
-    query, documents = encodings(seed, count)
+    query, documents = random_views(seed, count)
     scores = lexical.score(query, documents)
     for i in range(count):
         asked, own = terms_of(query, 0), terms_of(documents, i)
-        matches = lexical.explain(query, documents[i], lambda token: f"<{token}>")
+        matches = lexical.explain(query, documents.take(np.array([i])), lambda token: f"<{token}>")
         assert [match.id for match in matches] == sorted(set(asked) & set(own))
         for match in matches:
             assert match.token == f"<{match.id}>"
@@ -110,16 +108,11 @@ def test_an_explanation_lists_the_shared_terms_and_sums_to_the_score(seed: int, 
 
 
 def test_texts_without_terms_share_nothing() -> None:
-    nothing = random_encoded(np.random.default_rng(0), [])
-    query, documents = encodings(1, 3)
+    nothing = random_encoded(np.random.default_rng(0), []).lexical
+    query, documents = random_views(1, 3)
     assert lexical.score(query, nothing).tolist() == []
-    empty = replace(
-        query,
-        lexical_ids=query.lexical_ids[:0],
-        lexical_weights=query.lexical_weights[:0],
-        lexical_offsets=np.zeros(2, np.int64),
-    )
+    empty = Lexical(query.ids[:0], query.weights[:0], np.zeros(2, np.int64))
     assert lexical.score(empty, documents).tolist() == [0, 0, 0]
     assert lexical.score(query, empty).tolist() == [0]
     assert lexical.scale(empty) == 1
-    assert lexical.explain(empty, documents[0], str) == []
+    assert lexical.explain(empty, documents.take(np.array([0])), str) == []

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import (
-    Units,
     encode_units,
     random_encoded,
     random_units,
     spans_of_words,
     text_of_words,
 )
-from hplus.types import Encoded, Span, offsets_of
+from hplus.types import Span, Units, offsets_of
 from hplus.units.select import Budget
 from hplus.views import phrase
 
@@ -28,17 +27,19 @@ TEXT = text_of_words()
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[Encoded, Encoded]:
+def pairs(draw: st.DrawFn) -> tuple[Units, Units]:
     """A query and documents, some of them without units, units of one or more spans."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    query = random_encoded(random, [draw(st.integers(0, 6))])
+    query = random_encoded(random, [draw(st.integers(0, 6))]).units
     lengths = draw(st.lists(st.integers(0, 6), max_size=5))
-    dropped = [length // 2 for length in lengths]
-    documents = random_encoded(random, lengths, dropped=dropped, merged=draw(st.booleans()))
-    return query, documents
+    return query, random_encoded(random, lengths, merged=draw(st.booleans())).units
 
 
-def score_by_hand(query: Encoded, documents: Encoded) -> list[float]:
+def one(documents: Units, i: int) -> Units:
+    return documents.take(np.array([i]))
+
+
+def score_by_hand(query: Units, documents: Units) -> list[float]:
     """eq:phrase_score as it is written: sum over s, max over t, dot product."""
     scores = []
     for i in range(len(documents)):
@@ -55,24 +56,25 @@ def score_by_hand(query: Encoded, documents: Encoded) -> list[float]:
     return scores
 
 
-def leeway(query: Encoded) -> float:
+def leeway(query: Units) -> float:
     """What float32 similarities may be off, times the weights they are summed with."""
     return 1e-6 * max(1.0, float(query.weights.sum()))
 
 
-def on_axis(*texts: list[float]) -> Encoded:
+def on_axis(*texts: list[float]) -> Units:
     """Units in the plane, each given by its cosine with the first axis."""
     cosines = np.array([cosine for text in texts for cosine in text])
     offsets = offsets_of([len(text) for text in texts])
     word = np.concatenate([np.arange(len(text)) for text in [[], *texts]])
     vectors = np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1).astype(np.float32)
     weights = np.ones(len(cosines), np.float32)
-    return encode_units(Units(vectors, weights, spans_of_words(word), offsets))
+    bounds = np.arange(len(cosines) + 1)
+    return encode_units(Units(vectors, weights, offsets, spans_of_words(word), bounds)).units
 
 
 @some
 @given(pairs())
-def test_score_equals_three_loops(pair: tuple[Encoded, Encoded]) -> None:
+def test_score_equals_three_loops(pair: tuple[Units, Units]) -> None:
     scores = phrase.score(*pair)
     assert scores.dtype == np.float64
     assert scores.tolist() == pytest.approx(score_by_hand(*pair), abs=leeway(pair[0]))
@@ -80,13 +82,13 @@ def test_score_equals_three_loops(pair: tuple[Encoded, Encoded]) -> None:
 
 @some
 @given(pairs())
-def test_scaling_the_query_vectors_does_what_the_weights_do(pair: tuple[Encoded, Encoded]) -> None:
+def test_scaling_the_query_vectors_does_what_the_weights_do(pair: tuple[Units, Units]) -> None:
     """So any engine with plain dot-product MaxSim serves the weighted score."""
     query, documents = pair
     scaled = query.vectors * query.weights[:, None]
     plain = [
-        float((scaled @ documents[i].vectors.T).max(axis=1).sum())
-        if len(documents[i].weights)
+        float((scaled @ one(documents, i).vectors.T).max(axis=1).sum())
+        if len(one(documents, i).weights)
         else 0
         for i in range(len(documents))
     ]
@@ -95,15 +97,15 @@ def test_scaling_the_query_vectors_does_what_the_weights_do(pair: tuple[Encoded,
 
 @some
 @given(pairs())
-def test_a_document_scores_alike_alone_and_among_others(pair: tuple[Encoded, Encoded]) -> None:
+def test_a_document_scores_alike_alone_and_among_others(pair: tuple[Units, Units]) -> None:
     query, documents = pair
-    alone = [phrase.score(query, documents[i])[0] for i in range(len(documents))]
+    alone = [phrase.score(query, one(documents, i))[0] for i in range(len(documents))]
     assert phrase.score(query, documents).tolist() == pytest.approx(alone, abs=leeway(query))
 
 
 @some
 @given(pairs())
-def test_the_normalised_score_lies_between_minus_one_and_one(pair: tuple[Encoded, Encoded]) -> None:
+def test_the_normalised_score_lies_between_minus_one_and_one(pair: tuple[Units, Units]) -> None:
     query, documents = pair
     normalised = phrase.score(query, documents) / phrase.scale(query)
     assert (np.abs(normalised) <= 1 + 1e-6).all()
@@ -131,7 +133,7 @@ def test_a_document_without_units_takes_none_from_its_neighbours() -> None:
 @some
 @given(pairs())
 def test_an_explanation_sums_to_its_score_and_cites_the_best_unit(
-    pair: tuple[Encoded, Encoded],
+    pair: tuple[Units, Units],
 ) -> None:
     query, documents = pair
     scores = phrase.score(query, documents)
@@ -139,7 +141,7 @@ def test_an_explanation_sums_to_its_score_and_cites_the_best_unit(
         matches = phrase.explain(query, TEXT, documents, i, TEXT)
         # Left to right: from Python 3.12 on, `sum` of floats rounds otherwise.
         assert reduce(add, [match.contribution for match in matches], 0.0) == scores[i]
-        own = documents[i]
+        own = one(documents, i)
         for s, match in enumerate(matches):
             assert match.spans == query.spans_of(s)
             assert match.text == words_at(match.spans)
@@ -157,15 +159,18 @@ def test_an_explanation_sums_to_its_score_and_cites_the_best_unit(
 
 
 @some
-@given(pairs())
-def test_dropped_units_are_listed_with_their_text(pair: tuple[Encoded, Encoded]) -> None:
-    _, documents = pair
-    for i in range(len(documents)):
-        document = documents[i]
-        lost = phrase.dropped(documents, i, TEXT)
-        assert [unit.weight for unit in lost] == document.dropped_weights.tolist()
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 3), max_size=5), st.booleans())
+def test_dropped_units_are_listed_with_their_text(
+    seed: int, lengths: list[int], merged: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    dropped = random_encoded(random, [2] * len(lengths), dropped=lengths, merged=merged).dropped
+    for i in range(len(lengths)):
+        own = one(dropped, i)
+        lost = phrase.dropped(dropped, i, TEXT)
+        assert [unit.weight for unit in lost] == own.weights.tolist()
         for u, unit in enumerate(lost):
-            assert unit.spans == document.dropped_spans_of(u)
+            assert unit.spans == own.spans_of(u)
             assert unit.text == words_at(unit.spans)
 
 
@@ -177,7 +182,7 @@ def test_the_first_of_equal_units_is_cited() -> None:
 
 def test_importance_of_the_document_does_not_count() -> None:
     random = np.random.default_rng(4)
-    query, documents = random_encoded(random, [3]), random_encoded(random, [4, 2])
+    query, documents = random_encoded(random, [3]).units, random_encoded(random, [4, 2]).units
     heavier = replace(documents, weights=documents.weights * 7)
     assert phrase.score(query, heavier).tolist() == phrase.score(query, documents).tolist()
 
@@ -189,9 +194,9 @@ def test_pieces_are_joined_by_an_ellipsis() -> None:
 
 def test_a_budget_of_drop_scores_only_what_it_keeps() -> None:
     units = random_units(np.random.default_rng(5), [9, 4])
-    query = random_encoded(np.random.default_rng(6), [3])
-    kept = encode_units(units, Budget(2))
-    everything = encode_units(units)
+    query = random_encoded(np.random.default_rng(6), [3]).units
+    kept = encode_units(units, Budget(2)).units
+    everything = encode_units(units).units
     assert (phrase.score(query, kept) <= phrase.score(query, everything)).all()
     first_two = [everything.vectors[everything.offsets[i] :][:2] for i in range(2)]
     expected = [float((query.vectors @ v.T).max(axis=1) @ query.weights) for v in first_two]

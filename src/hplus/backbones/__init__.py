@@ -1,18 +1,21 @@
 """Backbones: texts -> token ids and character spans -> contextual states (eq:shared_encoder).
 
 Every backbone does one thing: packed token ids in, packed states out, of the last layer
-(`forward`) or of any (`layers`: the boundaries of phrases are clearer further down). Windows,
-packing and stitching (`encode.py`) and tokenising (`tokenizer.py`) are common to all of them.
+(`forward`) or of any (`layers`: the boundaries of phrases are clearer further down). Prompts,
+windows, packing, stitching and pooling (`encode.py`) and tokenising (`tokenizer.py`) are common
+to all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.types import F32, I32, I64
+
+Attention = Literal["bidirectional", "causal"]
 
 
 class Backbone(Protocol):
@@ -24,11 +27,11 @@ class Backbone(Protocol):
     depth: int
     """Layers; the states after the last one are those of `forward`."""
     limit: int
-    """The most tokens of one window, special ones included, that the encoder can read."""
+    """The longest window the encoder can read, special tokens included."""
     concurrent: bool
     """Whether `forward` may run in several threads at once and gains by it."""
     reference: dict[str, Any]
-    """Where the weights are from and their hashes, as the checkpoint's config records it."""
+    """Where the weights come from and their hashes, as a checkpoint's config records them."""
 
     @property
     def one_thread_each(self) -> Callable[[], AbstractContextManager[None]]:

@@ -10,7 +10,7 @@ Costs 21 MFLOP a token for MiniLM (6 layers x 384), 90 MB of weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hplus.backbones.files import folder_reference, read_config, read_weights
-from hplus.backbones.threads import OneThreadEach
+from hplus.backbones.threads import one_blas_thread
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from hplus.types import F32, I32, I64, item_of_row
@@ -60,19 +60,11 @@ class Layer:
     output_norm: tuple[F32, F32]
 
 
-def limit_blas() -> Callable[[], object]:
-    """BLAS at one thread, until what is returned is called."""
-    from threadpoolctl import threadpool_limits
-
-    restore: Callable[[], object] = threadpool_limits(1, user_api="blas").restore_original_limits
-    return restore
-
-
 class BertNumpy:
     """Any BERT-architecture folder: `config.json`, `model.safetensors`, `tokenizer.json`."""
 
     concurrent = True
-    one_thread_each = OneThreadEach(limit_blas)
+    one_thread_each = one_blas_thread
 
     def __init__(
         self,
@@ -119,7 +111,7 @@ class BertNumpy:
         self.stack = [self._layer(weights, f"encoder.layer.{i}") for i in range(layers)]
         self.depth = layers
         if weights.has(f"encoder.layer.{layers}."):
-            raise weights.error(f"more layers than the {layers} that config.json says")
+            raise weights.error(f"more layers than the {layers} of config.json")
 
     def _layer(self, weights: _Checked, name: str) -> Layer:
         d = self.dim
@@ -149,7 +141,15 @@ class BertNumpy:
         return self.layers(ids, offsets, [self.depth])[0]
 
     def layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
-        """The same pass: the states after each of the `wanted` layers (1 to `depth`)."""
+        """The same pass: the states after each of the `wanted` layers (1 to `depth`).
+
+        BLAS has one thread: a pack's products are too small to be worth sharing, and on a busy
+        machine its threads wait for one another twenty times longer than they compute.
+        """
+        with self.one_thread_each():
+            return self._layers(ids, offsets, wanted)
+
+    def _layers(self, ids: I32, offsets: I64, wanted: Sequence[int]) -> list[F32]:
         states: dict[int, F32] = {}
         positions = np.arange(len(ids)) - offsets[item_of_row(offsets)]
         embedded = np.add(self.word[ids], self.position[positions], dtype=np.float32)
@@ -263,5 +263,5 @@ def _refuse_other_architectures(config: Mapping[str, Any], reference: dict[str, 
         if config.get(key, served) != served:
             raise BackboneError(
                 f"{reference.get('path', 'config.json')}: {key} is {config[key]!r}, and the numpy "
-                f"encoder serves {served!r} only; ask for torch with device='cpu'"
+                f"encoder serves {served!r} only; use torch with device='cpu'"
             )

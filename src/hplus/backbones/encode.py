@@ -1,8 +1,9 @@
-"""Tokens -> states: windows, packs, stitching; the same for every backbone.
+"""Tokens -> states: prompts, windows, packs, stitching; the same for every backbone.
 
 A text longer than the window is read in overlapping windows, and each of its tokens is taken
-from the window in which it stands furthest from an edge, so every token counts once. Windows
-are sorted by length and packed into batches of about PACK tokens.
+from the window in which it stands furthest from an edge, so every token counts once. Every window
+begins with the prompt, as the encoder never saw a text without it. Windows are sorted by length
+and packed into batches of about PACK tokens.
 """
 
 from __future__ import annotations
@@ -17,12 +18,34 @@ import numpy as np
 
 from hplus.backbones import Backbone
 from hplus.errors import InputError
-from hplus.types import F32, I64, States, Tokens, offsets_of
+from hplus.types import F32, F64, I32, I64, States, Tokens, offsets_of
 
 Long = Literal["stitch", "cut"]
+Pooling = Literal["mean", "cls", "last"]
+MeanOver = Literal["all", "text"]
 # Tokens of one batch. Large enough for the matrix products, small enough for the caches and for
 # an even share between threads (measured: 512 to 2,048 are alike, 4,096 is slower).
 PACK = 1_024
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the texts of one side are read, as the encoder was trained to read them.
+
+    window: tokens of one pass, special ones and the prompt included. long: "stitch" windows
+    together, or "cut" at the first. layer: the one whose states the heads read, None the last.
+    prompt: what stands before every text; its tokens take part in attention and in the mean, and
+    are no part of the text. pooling: the global vector is the mean of the states, the first one
+    (cls) or the last one (last); of a stitched text, cls and last are means over its windows.
+    mean_over: "all" tokens, or those of the "text" without special tokens and prompt.
+    """
+
+    window: int
+    long: Long = "stitch"
+    layer: int | None = None
+    prompt: str = ""
+    pooling: Pooling = "mean"
+    mean_over: MeanOver = "all"
 
 
 @dataclass(frozen=True)
@@ -61,14 +84,16 @@ def plan_windows(offsets: I64, capacity: int) -> Windows:
     return Windows(*table.T)
 
 
-def capacity(backbone: Backbone, window: int) -> int:
-    """Tokens of the text that a window holds beside the special ones."""
-    specials = len(backbone.tokenizer.prefix) + len(backbone.tokenizer.suffix)
-    if not specials < window <= backbone.limit:
+def capacity(backbone: Backbone, reading: Reading) -> int:
+    """Tokens of the text that a window holds beside the special ones and the prompt."""
+    before, after = _surroundings(backbone, reading)
+    taken = len(before) + len(after)
+    if not taken < reading.window <= backbone.limit:
         raise InputError(
-            f"window {window} asked; this backbone reads {specials + 1} to {backbone.limit} tokens"
+            f"expected a window of {taken + 1} to {backbone.limit} tokens, got {reading.window}"
+            + (f" ({taken} of them are special tokens and the prompt)" if reading.prompt else "")
         )
-    return window - specials
+    return reading.window - taken
 
 
 def cut_tokens(tokens: Tokens, capacity: int) -> Tokens:
@@ -83,70 +108,85 @@ def cut_tokens(tokens: Tokens, capacity: int) -> Tokens:
 def encode_states(
     backbone: Backbone,
     tokens: Tokens,
+    reading: Reading,
     *,
-    window: int,
-    long: Long = "stitch",
     threads: int = 1,
-    layer: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> States:
-    """Contextual states of all tokens, and their mean per text.
+    """Contextual states of all tokens, and the pooled vector of each text.
 
-    `layer` is the one whose states become `inner`; None is the last.
-
-    With long="cut" the tokens beyond the first window are left out, and `cut` counts them.
-    `advance(n)` is called as n more texts are done.
+    `tokens` are those of `Tokenizer.tokens(texts, reading.prompt)`. With long="cut" the tokens
+    beyond the first window are left out, and `cut` counts them. `advance(n)` is called as n more
+    texts are done.
     """
-    tokenizer = backbone.tokenizer
-    specials = len(tokenizer.prefix) + len(tokenizer.suffix)
-    room = capacity(backbone, window)
-    read = cut_tokens(tokens, room) if long == "cut" else tokens
+    before, after = _surroundings(backbone, reading)
+    room = capacity(backbone, reading)
+    read = cut_tokens(tokens, room) if reading.long == "cut" else tokens
     plan = plan_windows(read.offsets, room)
     lengths = plan.last - plan.first
-    order = np.argsort(lengths, kind="stable")
-    packs = _packs(order, lengths + specials)
+    sizes = lengths + len(before) + len(after)
+    packs = _packs(np.argsort(lengths, kind="stable"), sizes)
 
-    dim = backbone.dim
-    wanted = [backbone.depth] if layer in (None, backbone.depth) else [backbone.depth, layer]
+    dim, depth = backbone.dim, backbone.depth
+    wanted = [depth] if reading.layer in (None, depth) else [depth, reading.layer]
     states = np.empty((len(read.ids), dim), np.float32)
     inner = states if len(wanted) == 1 else np.empty_like(states)
+    pooled = np.zeros((len(plan.text), dim), np.float64)
     is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
 
     def run(pack: I64) -> None:
-        prefix = np.array(tokenizer.prefix, np.int32)
-        suffix = np.array(tokenizer.suffix, np.int32)
         pieces = [
-            part for w in pack for part in (prefix, read.ids[plan.first[w] : plan.last[w]], suffix)
+            part for w in pack for part in (before, read.ids[plan.first[w] : plan.last[w]], after)
         ]
-        bounds = offsets_of(lengths[pack] + specials)
+        bounds = offsets_of(sizes[pack])
         packed, *below = backbone.layers(np.concatenate(pieces), bounds, wanted)
         for w, begin, end in zip(pack, bounds[:-1], bounds[1:], strict=True):
             keep = slice(plan.keep_first[w], plan.keep_last[w])
-            at = begin + len(prefix) + keep.start - plan.first[w]
-            kept = packed[at : at + keep.stop - keep.start]
-            states[keep] = kept
+            at = begin + len(before) + keep.start - plan.first[w]
+            kept = slice(at, at + keep.stop - keep.start)
+            states[keep] = packed[kept]
             if below:
-                inner[keep] = below[0][at : at + keep.stop - keep.start]
-            window_sums[w] = kept.sum(axis=0, dtype=np.float64)
-            # Special tokens belong to the mean that MiniLM-like checkpoints were trained with;
-            # of a stitched text, the first window's prefix and the last window's suffix.
-            if is_first[w]:
-                window_sums[w] += packed[begin : begin + len(prefix)].sum(axis=0)
-            if is_last[w]:
-                window_sums[w] += packed[end - len(suffix) : end].sum(axis=0)
+                inner[keep] = below[0][kept]
+            # Of a stitched text, what surrounds it counts once: before the first window and after
+            # the last.
+            ends = (
+                packed[begin : begin + len(before) * int(is_first[w])],
+                packed[end - len(after) * int(is_last[w]) : end],
+            )
+            pooled[w] = _pool(packed[begin:end], packed[kept], ends, reading)
         advance(int(is_last[pack].sum()))
 
-    window_sums = np.zeros((len(plan.text), dim), np.float64)
     _run_all(backbone, run, packs, threads)
     sums = np.zeros((len(read), dim), np.float64)
-    np.add.at(sums, plan.text, window_sums)
+    np.add.at(sums, plan.text, pooled)
     counts = np.diff(read.offsets)
-    mean: F32 = (sums / np.maximum(counts + specials, 1)[:, None]).astype(np.float32)
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
+    around = len(before) + len(after) if reading.mean_over == "all" else 0
+    summed = counts + around if reading.pooling == "mean" else windows
+    mean: F32 = (sums / np.maximum(summed, 1)[:, None]).astype(np.float32)
     advance(int((counts == 0).sum()))
     cut = (np.diff(tokens.offsets) - np.diff(read.offsets)).astype(np.int32)
     return States(read, states, inner, mean, windows, cut)
+
+
+def _surroundings(backbone: Backbone, reading: Reading) -> tuple[I32, I32]:
+    """What stands before and after the tokens of a window: special tokens and the prompt."""
+    tokenizer = backbone.tokenizer
+    before = [*tokenizer.prefix, *tokenizer.prompt_ids(reading.prompt)]
+    return np.array(before, np.int32), np.array(tokenizer.suffix, np.int32)
+
+
+def _pool(window: F32, kept: F32, ends: tuple[F32, F32], reading: Reading) -> F64:
+    """What a window adds to its text's global vector: a state, or a sum of states, f64[d]."""
+    if reading.pooling != "mean":
+        state: F64 = window[0 if reading.pooling == "cls" else -1].astype(np.float64)
+        return state
+    total: F64 = kept.sum(axis=0, dtype=np.float64)
+    if reading.mean_over == "all":
+        for rows in ends:
+            total += rows.sum(axis=0)
+    return total
 
 
 def _packs(order: I64, lengths: I64) -> list[I64]:

@@ -27,6 +27,13 @@ _TEXT_FILES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+# Read with them, and decided by them.
+_COMPANIONS = (
+    "model.safetensors.index.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+)
 
 
 def sha256(path: Path) -> str:
@@ -47,7 +54,7 @@ def _sha256(path: Path, _size: int, _mtime: int) -> str:
 def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[str, F32]:
     """The float tensors of a safetensors file as float32, with an adapter merged in.
 
-    Names are those of the bare encoder, as the adapter's are: a "bert." before them is left out.
+    Names are those of the bare encoder, like the adapter's: a leading "bert." is removed.
     """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
@@ -56,7 +63,7 @@ def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[s
         raise BackboneError(f"{path} is missing; weights must be safetensors") from None
     except TypeError as error:
         raise BackboneError(
-            f"{path} holds numbers that numpy lacks ({error}); ask for torch with device='cpu'"
+            f"{path} holds numbers that numpy lacks ({error}); use torch with device='cpu'"
         ) from error
     except (safetensors.SafetensorError, ValueError, OSError) as error:
         raise BackboneError(
@@ -85,8 +92,8 @@ def merge_adapter(weights: dict[str, F32], adapter: Mapping[str, F32]) -> dict[s
             or a.shape[:1] != b.shape[1:]
         ):
             raise BackboneError(
-                f"adapter for {target} fits no weight of the backbone "
-                f"({'no such weight' if weight is None else f'weight is {weight.shape}'})"
+                f"the adapter for {target} does not fit the backbone "
+                f"({'no such weight' if weight is None else f'the weight is {weight.shape}'})"
             )
         merged[target] = weight + b @ a
     return merged
@@ -110,9 +117,31 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def folder_reference(kind: str, folder: Path) -> dict[str, Any]:
     """What a checkpoint records of a backbone folder: kind, place and hashes."""
-    files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in _TEXT_FILES)]
     return {
         "kind": kind,
         "path": str(folder.resolve()),
-        "files": {file.name: sha256(file) for file in files if file.exists()},
+        "files": {file.name: sha256(file) for file in _files(folder, _TEXT_FILES)},
     }
+
+
+def encoder_files(folder: Path) -> list[Path]:
+    """Every file that loading an encoder folder may read."""
+    return _files(folder, (*_TEXT_FILES, *_COMPANIONS))
+
+
+def _files(folder: Path, names: tuple[str, ...]) -> list[Path]:
+    files = [*sorted(folder.glob("*.safetensors")), *(folder / name for name in names)]
+    return [file for file in files if file.exists()]
+
+
+def check_hashes(folder: Path, files: Mapping[str, str]) -> None:
+    """Refuse a folder whose files are not those that were recorded."""
+    for name, expected in files.items():
+        if Path(name).name != name or name in ("", ".."):
+            raise BackboneError(f"expected the name of a file in {folder}, got {name!r}")
+        found = sha256(folder / name)
+        if found != expected:
+            raise BackboneError(
+                f"{folder / name} has SHA-256 {found[:16]}…, but the checkpoint was made with "
+                f"{str(expected)[:16]}…; restore the original file or train heads for the new one"
+            )

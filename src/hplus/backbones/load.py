@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hplus.backbones import Backbone, mini
+from hplus.backbones import Attention, Backbone, mini
 from hplus.backbones.bert_numpy import BertNumpy
-from hplus.backbones.files import read_config, sha256
+from hplus.backbones.files import check_hashes, read_config
 from hplus.errors import BackboneError
 from hplus.types import F32
 
@@ -18,26 +18,23 @@ def load_backbone(
     *,
     device: str | None = None,
     adapter: Mapping[str, F32] | None = None,
+    attention: Attention = "bidirectional",
 ) -> Backbone:
     """The encoder that `reference` names, its files checked against the recorded hashes.
 
-    device=None serves BERT in numpy and everything else by torch on the CPU; a torch device
-    ("cpu", "cuda:0") asks for torch.
+    device=None serves BERT in numpy and everything else through torch on the CPU; a torch device
+    ("cpu", "cuda:0") means torch. attention="causal" is for Qwen3 only.
     """
     kind = reference.get("kind")
+    if attention == "causal" and kind != "qwen3":
+        raise BackboneError(f"attention='causal' is for Qwen3 only, got a {kind} encoder")
     if kind == "mini":
-        if device is None:
-            return mini.load(adapter)
-        from hplus.backbones import transformers_
-
-        backbone = transformers_.load(str(mini.verified_folder()), device=device, adapter=adapter)
-        backbone.reference = dict(mini.REFERENCE)
-        return backbone
+        return _load_mini(reference, device, adapter)
     source = reference.get("path") or reference.get("hub")
     if not isinstance(source, str) or not isinstance(reference.get("files", {}), Mapping):
         raise BackboneError(f"backbone reference {dict(reference)!r} names neither path nor hub")
     if "path" in reference:
-        _check_hashes(Path(source), reference.get("files", {}))
+        check_hashes(Path(source), reference.get("files", {}))
     if kind == "bert" and device is None:
         return BertNumpy.from_folder(Path(source), adapter)
     place: dict[str, Any] = {
@@ -48,7 +45,7 @@ def load_backbone(
     if kind == "qwen3":
         from hplus.backbones import qwen3
 
-        return qwen3.load(source, **place)
+        return qwen3.load(source, attention=attention, **place)
     if kind in ("bert", "transformers"):
         from hplus.backbones import transformers_
 
@@ -59,7 +56,7 @@ def load_backbone(
 
 
 def reference_of_hub(hub_id: str) -> dict[str, Any]:
-    """A hub id as a reference; its config, fetched because the user named it, decides."""
+    """A hub id as a reference; its config, fetched because the user named it, decides the kind."""
     from hplus.backbones import transformers_
 
     kind = "qwen3" if transformers_.model_type(hub_id) == "qwen3" else "transformers"
@@ -73,11 +70,15 @@ def reference_of_folder(folder: Path) -> dict[str, Any]:
     return {"kind": kinds.get(str(config.get("model_type")), "transformers"), "path": str(folder)}
 
 
-def _check_hashes(folder: Path, files: Mapping[str, str]) -> None:
-    for name, expected in files.items():
-        found = sha256(folder / name)
-        if found != expected:
-            raise BackboneError(
-                f"{folder / name} has SHA-256 {found[:16]}…, but the checkpoint was made with "
-                f"{str(expected)[:16]}…; put the original file back or train heads for the new one"
-            )
+def _load_mini(
+    reference: Mapping[str, Any], device: str | None, adapter: Mapping[str, F32] | None
+) -> Backbone:
+    carried = Path(reference["path"]) if "path" in reference else None
+    if device is None:
+        return mini.load(adapter, carried)
+    from hplus.backbones import transformers_
+
+    place = str(mini.verified_folder(carried))
+    backbone = transformers_.load(place, device=device, adapter=adapter)
+    backbone.reference = mini.reference(carried)
+    return backbone

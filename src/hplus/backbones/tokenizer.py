@@ -2,7 +2,7 @@
 
 Spans are in characters of the text as it was given, whatever the tokenizer's normaliser does
 to it (lower-casing, accents, full-width forms). Special tokens are kept apart: they take part
-in attention, but are never units, tags or lexical terms.
+in attention, but are never units, tags or lexical tokens.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import tokenizers
 from hplus.errors import BackboneError
 from hplus.types import I32, Tokens, offsets_of
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# Ids of the tokens of a text, and the characters each covers.
+_Pieces = tuple[list[int], list[tuple[int, int]]]
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer:
-    """A `tokenizers` tokenizer that never cuts, never pads and keeps special tokens apart."""
+    """A `tokenizers` tokenizer that never truncates, never pads and keeps special tokens apart."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         inner.no_padding()
@@ -52,24 +54,62 @@ class Tokenizer:
         except Exception as error:  # the Rust library raises bare Exception on a bad file
             raise BackboneError(f"{path} is not a tokenizer file: {error}") from error
 
-    def tokens(self, texts: Sequence[str]) -> Tokens:
-        """Cut texts into tokens.
+    def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
+        """Split texts into tokens, as they stand after a prompt; the prompt's own are left out.
 
+        >>> from hplus.backbones import mini
+        >>> tokenizer = Tokenizer.read(mini.folder() / "tokenizer.json")
         >>> tokenizer.tokens(["type 2 diabetes"]).spans.tolist()
         [[0, 4], [5, 6], [7, 15]]
         """
         # A lone surrogate is not Unicode text; one character takes its place, so spans stay true.
-        clean = [_LONE_SURROGATE.sub("\ufffd", text) for text in texts]
-        encodings = self.inner.encode_batch(clean, add_special_tokens=False)
-        lengths = [len(encoding) for encoding in encodings]
-        ids = np.fromiter((i for e in encodings for i in e.ids), np.int32, sum(lengths))
-        spans = np.array([s for e in encodings for s in e.offsets], np.int32).reshape(-1, 2)
+        clean = [LONE_SURROGATE.sub("\ufffd", text) for text in texts]
+        encoded = self._after(prompt, clean) if prompt else self._alone(clean)
+        lengths = [len(ids) for ids, _ in encoded]
+        ids = np.fromiter((i for found, _ in encoded for i in found), np.int32, sum(lengths))
+        spans = np.array([s for _, found in encoded for s in found], np.int32).reshape(-1, 2)
         offsets = offsets_of(lengths)
         for text, first, last in zip(clean, offsets[:-1], offsets[1:], strict=True):
             _trim(text, spans[first:last])
             if not text.isascii():
                 _keep_marks(text, spans[first:last])
         return Tokens(tuple(texts), ids, spans, offsets)
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The tokens of a prompt that stands before a text.
+
+        A last space usually belongs to the text's first token, so the prompt is read with a word
+        after it.
+        """
+        if not prompt:
+            return []
+        (ids, spans), (alone, _) = self._alone([f"{prompt}a", prompt])
+        ends = [end for _, end in spans if end <= len(prompt)]
+        if not ends or ends[-1] < len(prompt.rstrip()):  # its last word goes on into the text's
+            return alone
+        return ids[: len(ends)]
+
+    def _after(self, prompt: str, texts: list[str]) -> list[_Pieces]:
+        """Tokens of the texts as they stand after the prompt.
+
+        Where a tokenizer joins the end of the prompt and the beginning of a text into one token,
+        that text is tokenised alone: its tokens are never made of the prompt.
+        """
+        lead, n = self.prompt_ids(prompt), len(prompt)
+        found: list[_Pieces] = []
+        joined = self._alone([prompt + text for text in texts])
+        for text, (ids, spans) in zip(texts, joined, strict=True):
+            before = sum(end <= n for _, end in spans)
+            if ids[:before] == lead:
+                own = [(max(start - n, 0), end - n) for start, end in spans[before:]]
+                found.append((ids[before:], own))
+            else:
+                found += self._alone([text])
+        return found
+
+    def _alone(self, texts: list[str]) -> list[_Pieces]:
+        encodings = self.inner.encode_batch(texts, add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def token(self, token_id: int) -> str:
         """The token's piece of text, as the vocabulary spells it."""
@@ -96,7 +136,7 @@ def _keep_marks(text: str, spans: I32) -> None:
 
 
 def _unknown_id(inner: tokenizers.Tokenizer) -> int | None:
-    if isinstance(inner.model, tokenizers.models.Unigram):  # which tells it in its file only
+    if isinstance(inner.model, tokenizers.models.Unigram):  # which has it in its file only
         found: int | None = json.loads(inner.to_str())["model"].get("unk_id")
         return found
     token = getattr(inner.model, "unk_token", None)

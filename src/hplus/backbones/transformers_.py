@@ -1,7 +1,7 @@
 """Any transformers encoder through torch: BERT, RoBERTa, ModernBERT and their kin.
 
 A local folder, or a hub id if the user names one; code from a model repository is never run,
-and weights are safetensors only. Sequences come packed and are padded just for the pass.
+and weights are safetensors only. Sequences arrive packed and are padded for the pass alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError:
 
 
 def limit_torch() -> Callable[[], object]:
-    """torch at one thread, in threads begun from now on, until what is returned is called."""
+    """Set torch to one thread, in threads begun from now on; the function returned undoes it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     return partial(torch.set_num_threads, before)
@@ -45,7 +45,7 @@ class TransformersBackbone:
     ) -> None:
         try:
             self.model = model.to(device).eval()
-        except (RuntimeError, AssertionError) as error:  # what torch says of a missing device
+        except (RuntimeError, AssertionError) as error:  # torch's answer to a missing device
             reason = str(error).splitlines()[0]
             raise BackboneError(f"device {device!r} cannot be used: {reason}") from error
         self.tokenizer = tokenizer
@@ -107,12 +107,12 @@ def load(
     adapter: Mapping[str, F32] | None = None,
     revision: str | None = None,
 ) -> TransformersBackbone:
-    """From a local folder, or from the hub when `source` is no folder."""
+    """From a local folder, or from the hub when `source` is not a folder."""
     model = read_model(source, transformers.AutoModel, revision)
     _refuse_decoders(source, model.config.model_type)
     merge_into(model, adapter)
     return TransformersBackbone(
-        model, read_tokenizer(source), reference(kind, source, model), device
+        model, read_tokenizer(source), reference(kind, source, revision), device
     )
 
 
@@ -122,7 +122,19 @@ def model_type(hub_id: str) -> str:
         return str(transformers.AutoConfig.from_pretrained(hub_id).model_type)
     except Exception as error:  # offline, misspelt, private: one sentence for all
         reason = str(error).splitlines()[0]
-        raise BackboneError(f"{hub_id} cannot be had from the hub: {reason}") from error
+        raise BackboneError(f"{hub_id} is not available on the hub: {reason}") from error
+
+
+def hub_file(hub_id: str, name: str, revision: str | None = None) -> Path | None:
+    """A small file of a model on the hub, if it has one."""
+    found = transformers.utils.hub.cached_file(
+        hub_id,
+        name,
+        revision=revision,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if found is None else Path(found)
 
 
 def _refuse_decoders(source: str, kind: str) -> None:
@@ -133,12 +145,12 @@ def _refuse_decoders(source: str, kind: str) -> None:
     if kind in decoders - encoders:
         raise BackboneError(
             f"{source} is a decoder ({kind}) that reads from left to right; "
-            "an encoder is needed, or Qwen3, which is made bidirectional"
+            "expected an encoder, or Qwen3, which is made bidirectional"
         )
 
 
 def read_model(source: str, loader: Any, revision: str | None = None) -> Any:
-    """The float32 model; never remote code, never pickles; quiet, whatever its size."""
+    """The float32 model: no remote code, no pickles, no progress bars."""
     logging = transformers.utils.logging
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     loud = logging.get_verbosity()
@@ -152,7 +164,7 @@ def read_model(source: str, loader: Any, revision: str | None = None) -> Any:
             trust_remote_code=False,
             local_files_only=Path(source).is_dir(),
         )
-    except Exception as error:  # whatever transformers raises, the user needs one sentence
+    except Exception as error:  # whatever transformers raises, users get one sentence
         raise BackboneError(f"{source} does not load as a transformers encoder: {error}") from error
     finally:
         logging.set_verbosity(loud)
@@ -168,18 +180,21 @@ def read_tokenizer(source: str) -> Tokenizer:
         tokenizer = Tokenizer(fast.backend_tokenizer)
     except Exception as error:  # as for the model
         raise BackboneError(f"{source} has no tokenizer that loads: {error}") from error
-    # Without any file transformers makes up an empty vocabulary, and every word is unknown.
+    # Without any file transformers invents an empty vocabulary, and every word is unknown.
     names = [str(name) for name in fast.vocab_files_names.values()]
     if Path(source).is_dir() and not any((Path(source) / name).exists() for name in names):
         raise BackboneError(f"{path} is missing; a backbone folder needs it")
     return tokenizer
 
 
-def reference(kind: str, source: str, model: Any) -> dict[str, Any]:
-    """What a checkpoint records: hashes of a folder, the commit of a hub id."""
+def reference(kind: str, source: str, revision: str | None = None) -> dict[str, Any]:
+    """What a checkpoint records: the hashes of a folder, or the commit of a hub id."""
     if Path(source).is_dir():
         return folder_reference(kind, Path(source))
-    return {"kind": kind, "hub": source, "commit": getattr(model.config, "_commit_hash", None)}
+    # The hub's cache keeps each commit in a folder of its name; transformers no longer tells.
+    config = hub_file(source, "config.json", revision)
+    commit = config.parent.name if config and config.parent.parent.name == "snapshots" else revision
+    return {"kind": kind, "hub": source, "commit": commit}
 
 
 def merge_into(model: Any, adapter: Mapping[str, F32] | None) -> None:

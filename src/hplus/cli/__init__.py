@@ -14,7 +14,6 @@ import typer
 
 from hplus import __version__
 from hplus.cli import (
-    audit,
     budget,
     demo,
     encode,
@@ -24,7 +23,6 @@ from hplus.cli import (
     score,
     search,
     segment,
-    table,
     teach,
     terms,
     train,
@@ -52,11 +50,7 @@ app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
 app.add_typer(teach.app, name="teach")
 app.add_typer(train.app, name="train")
-evaluate.app.command("protocol", epilog=table.PROTOCOL_EXAMPLE)(table.protocol)
-evaluate.app.command("run", epilog=table.RUN_EXAMPLE)(table.run)
-evaluate.app.command("report", epilog=table.REPORT_EXAMPLE)(table.report)
 evaluate.app.command("budget", epilog=budget.EXAMPLE)(budget.budget)
-evaluate.app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
 app.add_typer(evaluate.app, name="evaluate")
 
 
@@ -78,6 +72,11 @@ def options(
 
 
 def main() -> None:
+    """The command `hplus`."""
+    run_app(app)
+
+
+def run_app(app: typer.Typer) -> None:
     """Run; a mistake in the data is one sentence on standard error."""
     if hasattr(signal, "SIGPIPE"):
         # A reader that has enough (`head`) ends us quietly, as it ends other commands.

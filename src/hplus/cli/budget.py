@@ -1,4 +1,4 @@
-"""`hplus evaluate budget`: how small an index may be."""
+"""`hplus evaluate budget`: how small an index can be."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from hplus.cli.common import Json, Model, console
 from hplus.cli.sets import Folder, Limit, Split, read_set, states_folder
 from hplus.cli.teach import Cache
+from hplus.files import write_text
 
 if TYPE_CHECKING:
     from hplus.evaluate.budget import Setting
@@ -23,38 +24,35 @@ def budget(
     split: Split = "test",
     model: Model = "mini",
     units: Annotated[
-        str | None, typer.Option("--units", help="A rule in place of the model's cut: runs, words…")
+        str | None,
+        typer.Option("--units", help="A rule in place of the model's units: runs, words…"),
     ] = None,
     importance: Annotated[
-        str | None, typer.Option("--importance", help="head, idf or uniform, not the model's own.")
+        str | None,
+        typer.Option("--importance", help="head, idf or uniform in place of the model's."),
     ] = None,
     cache: Cache = None,
     limit: Limit = 300,
     json_: Json = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="NAME", help="Write NAME.json, NAME.md and its plot as well."
-        ),
+        typer.Option("--out", metavar="NAME", help="Also write NAME.json and NAME.md."),
     ] = None,
 ) -> None:
-    """Quality against bytes a document over budgets, widths and formats; and what to take.
+    """Quality against bytes per document over budgets, widths and formats; and which to choose.
 
-    Beside it token pooling: as many vectors, made by clustering a document's tokens.
+    Token pooling is shown for comparison: as many vectors, made by clustering a document's tokens.
     """
-    from hplus.evaluate.beir import Bench
+    from hplus.evaluate.bench import Bench
     from hplus.evaluate.budget import BUDGETS, WIDTHS, efficient, recommend, settings
     from hplus.evaluate.budget_report import facts
-    from hplus.evaluate.plots import require_matplotlib
-    from hplus.evaluate.results import data_hash
-    from hplus.evaluate.run import sample
-    from hplus.index.segment import FORMATS
+    from hplus.evaluate.data import data_hash, sample
     from hplus.model import HPlus
     from hplus.progress import show_progress
+    from hplus.storage.segment import FORMATS
 
-    if out is not None:  # what cannot be written is told before minutes of measuring
-        require_matplotlib()
-        (out.parent / "plots").mkdir(parents=True, exist_ok=True)
+    if out is not None:  # a folder that cannot be written fails now, not after minutes of measuring
+        out.parent.mkdir(parents=True, exist_ok=True)
     data = sample(read_set(folder, split), limit, 13)
     changed = {"units": units, "importance": importance}
     hplus = HPlus(model, long="cut", **{key: value for key, value in changed.items() if value})
@@ -86,16 +84,11 @@ def budget(
 
 
 def _write(out: Path, about: dict[str, Any], found: list[Setting], table: dict[str, Any]) -> None:
-    """NAME.json and NAME.md, the plot in a folder beside them."""
-    from hplus.evaluate.budget_report import page, picture
-    from hplus.evaluate.page import markdown
+    from hplus.evaluate.budget_report import markdown
 
-    plot, plots = picture(out.name, found, table["settings"]), out.parent / "plots"
-    (plots / f"{plot.name}.svg").write_text(plot.svg, "utf-8")
-    (plots / f"{plot.name}.png").write_bytes(plot.png)
     text = json.dumps(table, ensure_ascii=False, indent=1) + "\n"
-    out.with_name(f"{out.name}.json").write_text(text, "utf-8")
-    out.with_name(f"{out.name}.md").write_text(markdown([*page(about, found), plot]), "utf-8")
+    write_text(out.with_name(f"{out.name}.json"), text)
+    write_text(out.with_name(f"{out.name}.md"), markdown(about, found))
 
 
 def _print_settings(title: str, found: list[Setting]) -> None:
@@ -114,7 +107,7 @@ def _print_settings(title: str, found: list[Setting]) -> None:
     out = console()
     out.print(table, soft_wrap=False)
     out.print(
-        f"nDCG@10. Of {len(found)} settings, those whose hybrid no smaller one equals; "
+        f"nDCG@10. Of {len(found)} settings, those whose hybrid score no smaller one reaches; "
         "token pooling: as many vectors of clustered tokens.",
         style="grey50",
     )

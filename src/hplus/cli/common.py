@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import sys
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hplus.errors import InputError
+from hplus.files import numbered, numbered_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,20 +27,23 @@ Model = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="A torch device (cpu, cuda:0); without it no torch is used."),
+    typer.Option("--device", help="A torch device (cpu, cuda:0); without it torch is not used."),
 ]
 TermsFile = Annotated[
     Path | None,
-    typer.Option("--terms", metavar="FILE", help="Terms to keep whole, one a line, gz allowed."),
+    typer.Option("--terms", metavar="FILE", help="Terms to keep whole, one per line; gz allowed."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 BudgetCount = Annotated[
-    int | None, typer.Option("--budget", min=1, help="Units kept of a document, at most.")
+    int | None, typer.Option("--budget", min=1, help="Units kept per document, at most.")
+]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Processes that share the encoding.")
 ]
 
 
 class Policy(StrEnum):
-    """What becomes of the units beyond the budget."""
+    """What happens to the units beyond the budget."""
 
     drop = "drop"
     merge = "merge"
@@ -53,19 +55,19 @@ BudgetPolicy = Annotated[
 ]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Width of the unit vectors.")]
 
-# From unimportant to important: readable on dark and on light ground.
+# From unimportant to important: readable on dark and on light backgrounds.
 _SHADES = ("grey50", "default", "cyan", "bold cyan", "bold magenta")
 
 
 def load(model: str, device: str | None, terms: Path | None, **settings: Any) -> HPlus:
-    """The model; imported here, so that `--help` stays quick."""
+    """The model; imported only now, so that `--help` is quick."""
     from hplus.model import HPlus
 
     return HPlus(model, device=device, terms=terms, **settings)
 
 
 def console() -> Console:
-    """Standard output for people; into a pipe or file, lines may be long."""
+    """Standard output for people; lines may be long in a pipe or file."""
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
@@ -73,7 +75,7 @@ def console() -> Console:
 
 
 def shade(weight: float, largest: float) -> str:
-    """The style for a weight beside the largest one on screen."""
+    """The style of a weight relative to the largest one on screen."""
     share = weight / largest if largest > 0 else 0.0
     return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)]
 
@@ -84,7 +86,7 @@ def bar(share: float, width: int = 20) -> str:
 
 
 def budget_of(count: int | None, policy: Policy | None) -> Budget | int | None:
-    """What `--budget` and `--policy` ask for together."""
+    """The budget that `--budget` and `--policy` describe together."""
     from hplus.units.select import Budget
 
     if policy is None:
@@ -95,39 +97,20 @@ def budget_of(count: int | None, policy: Policy | None) -> Budget | int | None:
 
 
 def read_texts(source: str) -> Iterator[str]:
-    """Texts of a file (gz allowed) or of standard input (`-`): a line each; of a .jsonl file, its
-    `text` fields, after the `title` where there is one."""
+    """Texts of a file (gz allowed) or of standard input (`-`): one per line; of a .jsonl file, the
+    `text` of each row, after its `title` if it has one."""
     if source == "-":
         if sys.stdin is None:
             raise InputError("standard input is closed")
-        yield from _decoded(sys.stdin.buffer, "standard input")
+        for _, line in numbered(sys.stdin.buffer, "standard input"):
+            yield line
         return
-    path = Path(source)
-    rows = ".jsonl" in path.suffixes
-    try:
-        with path.open("rb") as file:
-            zipped = file.peek(2)[:2] == b"\x1f\x8b"
-            lines = _decoded(gzip.GzipFile(fileobj=file) if zipped else file, source)
-            for number, line in enumerate(lines, start=1):
-                if not rows:
-                    yield line
-                elif line.strip():
-                    yield _from_json(line, source, number)
-    except FileNotFoundError:
-        raise InputError(f"{source} is missing; give a file of texts, or - for input") from None
-    except IsADirectoryError:
-        raise InputError(f"{source} is a folder; give a file of texts, a line each") from None
-    except (EOFError, zlib.error) as error:
-        raise InputError(f"{source} is damaged: {error}") from None
-
-
-def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}:{number} is not UTF-8 ({error.reason})") from None
-        yield text.rstrip("\r\n")
+    rows = ".jsonl" in Path(source).suffixes
+    for number, line in numbered_lines(Path(source)):
+        if not rows:
+            yield line
+        elif line.strip():
+            yield _from_json(line, source, number)
 
 
 def _from_json(line: str, name: str, number: int) -> str:
@@ -137,5 +120,5 @@ def _from_json(line: str, name: str, number: int) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         title, text = "", None
     if not isinstance(text, str) or not isinstance(title, str):
-        raise InputError(f'{name}:{number}: a JSON object with a "text" is expected')
+        raise InputError(f'{name}:{number}: expected a JSON object with a "text"')
     return f"{title} {text}".strip()

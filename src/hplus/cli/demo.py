@@ -22,7 +22,7 @@ TEXT = (
     "the starting dose is 500 mg once a day."
 )
 QUERY = "ECG changes in hypokalaemia"
-# Each with what is typed after the query.
+# Query, options, and the options as typed.
 SEARCHES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("irreversible inhibition of platelets by aspirin", {}, ""),
     (
@@ -43,8 +43,8 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     from rich.table import Table
 
     from hplus.evaluate.data import demo_folder, read_beir
-    from hplus.index.index import Index
-    from hplus.index.sources import read
+    from hplus.index import Index
+    from hplus.sources.read import read
     from hplus.units.select import Budget, shrink
 
     started = time.monotonic()
@@ -69,7 +69,7 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
         )
         size = sum(made.stats().bytes.values())
         out.print("\n$ hplus index demo-en demo.hplus", style="bold")
-        out.print(f"{len(made)} documents, {size / len(made) / 1000:.1f} kB a document")
+        out.print(f"{len(made)} documents, {size / len(made) / 1000:.1f} kB per document")
         with made:
             for query, options, typed in SEARCHES:
                 out.print(f'\n$ hplus search demo.hplus "{query}" -k 2{typed}', style="bold")
@@ -102,14 +102,14 @@ def evaluate(
     rows = [
         ("global", 1.0, whole, {"global": 1.0}),
         ("lexical", 0.0, whole, {"lexical": 1.0}),
-        ("phrase, all units", len(whole.weights) / n, whole, {"phrase": 1.0}),
+        ("phrase, all units", len(whole.units.weights) / n, whole, {"phrase": 1.0}),
         (
             f"phrase, {hplus.recipe.document_budget}",
-            len(budgeted.weights) / n,
+            len(budgeted.units.weights) / n,
             budgeted,
             {"phrase": 1.0},
         ),
-        ("fused, the default", 1 + len(budgeted.weights) / n, budgeted, alphas),
+        ("fused, the default", 1 + len(budgeted.units.weights) / n, budgeted, alphas),
     ]
     results = []
     for view, vectors, documents, weights in rows:

@@ -15,6 +15,7 @@ from hplus.cli.common import (
     Model,
     TermsFile,
     Width,
+    Workers,
     budget_of,
     console,
     load,
@@ -25,8 +26,8 @@ from hplus.errors import InputError
 EXAMPLE = "Example: hplus encode texts.txt texts.npz --budget 16 --width 128"
 
 
-class Side(StrEnum):
-    """Queries and documents have budgets of their own."""
+class SideOption(StrEnum):
+    """Queries and documents have prompts and budgets of their own."""
 
     query = "query"
     document = "document"
@@ -37,29 +38,29 @@ def encode(
         str, typer.Argument(metavar="TEXTS|-", help="A text a line, or .jsonl with a text field.")
     ],
     target: Annotated[Path, typer.Argument(metavar="FILE", help="To write: .npz or .safetensors.")],
-    as_: Annotated[Side, typer.Option("--as", help="Encode as queries or as documents.")] = (
-        Side.document
-    ),
+    as_: Annotated[
+        SideOption, typer.Option("--as", help="Encode as queries or as documents.")
+    ] = SideOption.document,
     model: Model = "mini",
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,
     policy: BudgetPolicy = None,
     width: Width = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    workers: Workers = 1,
 ) -> None:
     """Encode texts in the three views and write the arrays."""
     from hplus.encoded_file import check_suffix, write_encoded
 
     check_suffix(target)
     if not target.parent.is_dir():
-        raise InputError(f"{target.parent} is no folder; make it first")
+        raise InputError(f"{target.parent} is not a folder; create it first")
     texts = list(read_texts(source))
     if not texts:
         raise InputError(f"{source} has no texts")
     wanted = budget_of(budget, policy)
     hplus = load(model, device, terms)
-    if as_ is Side.query:
+    if as_ is SideOption.query:
         encoded = hplus.encode_query(texts, budget=wanted, width=width)
     else:
         encoded = hplus.encode_document(
@@ -70,7 +71,7 @@ def encode(
     total = float(coverage.importance.sum())
     kept = float(coverage.kept.sum()) / total if total else 1.0
     console().print(
-        f"{target}: {len(encoded):,} texts, {len(encoded.weights):,} units, "
+        f"{target}: {len(encoded):,} texts, {len(encoded.units.weights):,} units, "
         f"{kept:.1%} of importance kept, {int((coverage.windows > 1).sum()):,} texts stitched, "
         f"{int((coverage.cut > 0).sum()):,} cut"
     )

@@ -1,4 +1,4 @@
-"""`hplus index`, `delete`, `compact`, `verify`, `stats`: an index made, changed and examined."""
+"""`hplus index`, `delete`, `compact`, `verify`, `stats`: make, change and examine an index."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hplus.cli.common import (
     Model,
     TermsFile,
     Width,
+    Workers,
     bar,
     budget_of,
     console,
@@ -27,9 +28,9 @@ from hplus.cli.common import (
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
-    from hplus.index.index import Index
-    from hplus.index.stats import Stats
-    from hplus.index.writer import Report
+    from hplus.index import Index
+    from hplus.storage.stats import Stats
+    from hplus.storage.writer import Report
 
 INDEX_EXAMPLE = "Example: hplus index notes.jsonl notes.hplus"
 DELETE_EXAMPLE = "Example: hplus delete notes.hplus doc-17"
@@ -60,12 +61,12 @@ def index(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="JSONL, CSV, TSV or Parquet file, BEIR folder, tree of .txt and .md, or - .",
+            help="JSONL, CSV, TSV or Parquet file, BEIR folder, tree of .txt and .md files, or -.",
         ),
     ],
     folder: Folder,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="A bad row stops everything, or is skipped.")
+        OnError, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
     ] = OnError.stop,
     model: Model = "mini",
     device: Device = None,
@@ -79,16 +80,17 @@ def index(
     format_: Annotated[
         Format, typer.Option("--format", help="How vectors are stored.")
     ] = Format.int8,
+    workers: Workers = 1,
     json_: Json = False,
 ) -> None:
-    """Index documents, or bring an index up to date with them; run again, it goes on.
+    """Index documents, or bring an index up to date; after an interruption, run it again.
 
-    Documents that are there unchanged cost nothing, changed ones are replaced.
+    Unchanged documents cost nothing, changed ones are replaced.
     """
-    from hplus.index.index import Index
-    from hplus.index.snapshot import CATALOGUE
+    from hplus.index import Index
+    from hplus.storage.snapshot import CATALOGUE
 
-    if source != "-" and not Path(source).exists():  # before an empty index is made
+    if source != "-" and not Path(source).exists():  # before an empty index is created
         raise InputError(f"{source} is missing; give a file, a folder, or - for input")
     hplus = load(model, device, terms)
     if (folder / CATALOGUE).exists():
@@ -110,9 +112,10 @@ def index(
             source,
             on_error=on_error.value,
             report=lambda message: print(f"skipped: {message}", file=sys.stderr),
+            workers=workers,
             progress=True,
         )
-        if len(opened.snapshot.parts) > 8:
+        if opened.stats().segments > 8:
             opened.compact(progress=True)
         if json_:
             print(json.dumps(asdict(report) | {"documents": len(opened)}))
@@ -137,10 +140,12 @@ def _print_report(report: Report, made: Index) -> None:
 
 def delete(
     folder: Folder,
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Documents; - reads ids.")],
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Documents; - reads one id per line.")
+    ],
 ) -> None:
-    """Delete documents by id; ids that are not there are named, and the exit code is 1."""
-    from hplus.index.index import Index
+    """Delete documents by id; exit code 1 if the index lacks one of them."""
+    from hplus.index import Index
 
     wanted = [line.strip() for line in sys.stdin if line.strip()] if ids == ["-"] else ids
     with Index.open(folder) as opened:
@@ -161,11 +166,11 @@ def compact(
         int | None, typer.Option("--global-width", min=1, help="Width of the global vectors.")
     ] = None,
 ) -> None:
-    """Put segments together, free what was deleted; to a smaller budget or width too.
+    """Merge segments, free the space of deleted documents; optionally shrink budget or width.
 
     Nothing is encoded again.
     """
-    from hplus.index.index import Index
+    from hplus.index import Index
 
     with Index.open(folder) as opened:
         before = _total(opened.stats())
@@ -180,11 +185,11 @@ def compact(
 
 
 def verify(folder: Folder, json_: Json = False) -> None:
-    """Read everything: checksums, rows against arrays, recall of the approximate path.
+    """Check everything: checksums, rows against arrays, recall of the approximate path.
 
     Exit code 3 if something is damaged.
     """
-    from hplus.index.index import Index
+    from hplus.index import Index
 
     with Index.open(folder) as opened:
         found = opened.verify(progress=True)
@@ -210,7 +215,7 @@ def verify(folder: Folder, json_: Json = False) -> None:
 
 def stats(folder: Folder, json_: Json = False) -> None:
     """Documents, units, bytes by part, and what a smaller budget or width would save."""
-    from hplus.index.index import Index
+    from hplus.index import Index
 
     with Index.open(folder) as opened:
         found, settings = opened.stats(), opened.settings
@@ -227,7 +232,7 @@ def stats(folder: Folder, json_: Json = False) -> None:
     n = max(1, found.documents)
     out.print(
         f"{folder}: {_counted(found.documents, 'document')}, {found.deleted:,} deleted, "
-        f"{found.units:,} units ({found.units / n:.1f} a document), "
+        f"{found.units:,} units ({found.units / n:.1f} per document), "
         f"{_counted(found.segments, 'segment')}"
     )
     share = found.kept / found.importance if found.importance else 1.0
@@ -236,7 +241,7 @@ def stats(folder: Folder, json_: Json = False) -> None:
         f"{share:.1%} of the importance kept\n"
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("part", "bytes", "a document", ""):
+    for column in ("part", "bytes", "per document", ""):
         table.add_column(column, justify="left" if column in ("part", "") else "right")
     total = _total(found) + found.catalogue
     for part, size in (*found.bytes.items(), ("texts", found.catalogue)):
@@ -244,7 +249,7 @@ def stats(folder: Folder, json_: Json = False) -> None:
     table.add_row("all", _size(total), f"{total / n:,.0f}")
     out.print(table)
     if len(found.smaller) > 1:
-        out.print("\nunit vectors at a smaller budget (rows) and width, bytes a document:")
+        out.print("\nunit vectors at a smaller budget (rows) and width, bytes per document:")
         out.print(_smaller(found, n))
 
 

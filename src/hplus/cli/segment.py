@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hplus.cli.common import Device, Json, Model, TermsFile, console, load, read_texts, shade
+from hplus.cli.encode import SideOption
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ def segment(
             help="A text (after -- if it begins with a dash); - reads one a line from input.",
         ),
     ] = None,
+    as_: Annotated[
+        SideOption, typer.Option("--as", help="Read as a query or as a document.")
+    ] = SideOption.document,
     model: Model = "mini",
     device: Device = None,
     terms: TermsFile = None,
     json_: Json = False,
 ) -> None:
-    """Cut a text into units and show how much each weighs."""
+    """Divide a text into units and show how much each weighs."""
     if text is None and sys.stdin is not None and sys.stdin.isatty():
         raise InputError('no text given; try: hplus segment "type 2 diabetes"')
     hplus = load(model, device, terms)
@@ -44,9 +48,9 @@ def segment(
     for line in [text] if text is not None and single else read_texts("-"):
         batch.append(line)
         if len(batch) == BATCH:
-            _show(batch, hplus.segment(batch), json_, single, out)
+            _show(batch, hplus.segment(batch, side=as_.value), json_, single, out)
             batch = []
-    _show(batch, hplus.segment(batch), json_, single, out)
+    _show(batch, hplus.segment(batch, side=as_.value), json_, single, out)
 
 
 def _show(

@@ -58,7 +58,7 @@ def labels(
         LengthOption, typer.Option("--units", help="How long units are.")
     ] = LengthOption.noun_phrase,
     chunker: Annotated[
-        str, typer.Option("--chunker", help="Checkpoint whose CRF cuts noun phrases, or none.")
+        str, typer.Option("--chunker", help="Checkpoint whose CRF finds noun phrases, or none.")
     ] = "chunker",
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Texts of each file, at most.")
@@ -81,7 +81,7 @@ def labels(
 
     missing = [file for file in files if not file.is_file()]
     if missing:
-        raise InputError(f"{missing[0]} is missing or no file; give files of texts")
+        raise InputError(f"{missing[0]} is missing or not a file; give files of texts")
     listed = multiword_terms(term for file in terms or [] for term in read_terms(file))
     known = Terms(listed) if listed else None
     wants_chunker = units == LengthOption.noun_phrase and chunker != "none"

@@ -49,8 +49,8 @@ def check(
             occurrences[term] += 1
             whole = [unit for unit in new if unit.start < end and start < unit.end]
             if whole and (whole[0].start, whole[0].end) not in known:
-                cut = [unit.text for unit in old if unit.start < end and start < unit.end]
-                changes[term][" │ ".join(cut)] += 1
+                there = [unit.text for unit in old if unit.start < end and start < unit.end]
+                changes[term][" │ ".join(there)] += 1
                 changed = True
         changed_texts += changed
     if json_:

@@ -64,7 +64,7 @@ def heads(
     from hplus.teach.label_file import read_labels
 
     if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("training needs torch: pip install 'hplus[torch,lab]'")
+        raise MissingExtraError("training needs torch: pip install 'hplus[torch,bm25]'")
     from hplus.train.heads import train_heads
     from hplus.train.loop import Schedule
     from hplus.train.pairs import read_pairs
@@ -88,7 +88,7 @@ def heads(
             hidden=hidden,
             schedule=Schedule(epochs=epochs, seed=seed),
         )
-    # Without pairs the base's own importance head, if it has one, goes on serving.
+    # Without pairs the base keeps its own importance head, if it has one.
     head = trained.importance or base.checkpoint.head
     recipe = replace(
         base.recipe,
@@ -108,14 +108,9 @@ def heads(
     }
     checkpoint.save(
         out,
-        reference=base.checkpoint.backbone.reference,
-        recipe=recipe,
-        crf=trained.crf,
-        head=head,
-        idf=base.checkpoint.idf,
-        adapter=base.checkpoint.adapter,
-        adapter_scale=base.checkpoint.adapter_scale,
-        notes={"training": log},
+        replace(
+            base.checkpoint, recipe=recipe, crf=trained.crf, head=head, notes={"training": log}
+        ),
     )
     for file in work.iterdir():
         file.unlink()
@@ -124,7 +119,7 @@ def heads(
 
 
 def _peak_memory_mb() -> int | None:
-    """The most that this process has held; Windows does not tell."""
+    """The most memory this process has held; unknown on Windows."""
     try:
         import resource
     except ImportError:

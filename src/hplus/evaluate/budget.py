@@ -1,8 +1,8 @@
-"""Quality against bytes a document: which budget, width and format to index with.
+"""Quality against bytes per document: which budget, width and format to index with.
 
-Everything is pooled from cached token states, so that the whole curve costs one encoding. Units
-are merged at full width and cut to their first columns afterwards, as `Index.compact` does. Beside
-every setting stands token pooling, the document's tokens clustered to as many vectors.
+Everything is computed from cached token states, so the whole curve costs one encoding. Units are
+merged at full width and then narrowed, as `Index.compact` does. Every setting is compared with
+token pooling: the document's tokens clustered to as many vectors.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hplus.evaluate import rescore
-from hplus.evaluate.beir import Bench
-from hplus.evaluate.cost import bytes_of
-from hplus.index.segment import FORMATS, Format, dequantise, quantise
-from hplus.types import F64, I64
-from hplus.units.pool import normalise
-from hplus.units.select import Budget, Kept, bring_to
+from hplus.evaluate.bench import Bench
+from hplus.storage.segment import FORMATS, Format, bytes_of, dequantise, quantise
+from hplus.types import F64, I64, Units
+from hplus.units.select import Budget, bring_to, narrow
 from hplus.views.fusion import fuse
 
 BUDGETS = (4, 8, 16, 32, 64, 128)
 WIDTHS = (64, 128, 256)
-# Points of nDCG@10 that the recommended setting may lie behind the best one.
+# Points of nDCG@10 by which the recommended setting may trail the best one.
 SLACK = 1.0
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to index, what a document's unit vectors weigh, nDCG@10 of every query."""
+    """One way to index, the bytes of a document's unit vectors, nDCG@10 of every query."""
 
     budget: int | None
     width: int
@@ -39,7 +37,7 @@ class Setting:
     phrase: F64
     hybrid: F64
     pooled: F64
-    """Of token pooling: as many vectors of clustered tokens, every query token counting once."""
+    """Token pooling: as many vectors of clustered tokens, every query token counting once."""
     efficient: bool = False
 
     def __str__(self) -> str:
@@ -87,7 +85,7 @@ def settings(
 
 
 def efficient(found: Sequence[Setting]) -> list[Setting]:
-    """In order of bytes; marked are those that no smaller one equals in nDCG@10 of the hybrid."""
+    """In order of bytes, those marked whose hybrid nDCG@10 no smaller setting reaches."""
     ordered = sorted(found, key=lambda s: (s.bytes, -s.hybrid.mean()))
     marked, best = [], -np.inf
     for setting in ordered:
@@ -98,25 +96,20 @@ def efficient(found: Sequence[Setting]) -> list[Setting]:
 
 
 def recommend(found: Sequence[Setting]) -> Setting:
-    """The smallest setting within a point of the best; of those with a budget, which an index can
-    be asked for."""
+    """The smallest setting with a budget that is within a point of the best one."""
     best = best_of(found).hybrid.mean()
     near = [s for s in found if s.budget and 100 * (best - s.hybrid.mean()) <= SLACK]
     return min(near, key=lambda setting: setting.bytes)
 
 
 def best_of(found: Sequence[Setting]) -> Setting:
-    """The setting with a budget that has the highest mean of the hybrid."""
+    """The setting with a budget whose hybrid has the highest mean."""
     return max((s for s in found if s.budget), key=lambda setting: float(setting.hybrid.mean()))
 
 
-def _scores(bench: Bench, queries: Kept, documents: Kept, width: int, format: Format) -> F64:
-    """S_P of each query's pool, documents' vectors as a format keeps them."""
-    asked, stored = _at(queries, width), _at(documents, width)
+def _scores(bench: Bench, queries: Units, documents: Units, width: int, format: Format) -> F64:
+    """S_P of each query's pool, with the documents' vectors as a format stores them."""
+    queries, stored = narrow(queries, width), narrow(documents, width)
     stored = replace(stored, vectors=dequantise(*quantise(stored.vectors, format)))
     threads = bench.model.threads
-    return bench.pooled(rescore.maxsim_of_pools(asked, stored, bench.pools, threads=threads))
-
-
-def _at(kept: Kept, width: int) -> Kept:
-    return replace(kept, vectors=normalise(kept.vectors[:, :width]))
+    return bench.pooled(rescore.maxsim_of_pools(queries, stored, bench.pools, threads=threads))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
+import hashlib
 import json
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+
 from hplus.errors import InputError
+from hplus.files import numbered_lines
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,30 @@ def read_beir(folder: Path, split: str = "test") -> RetrievalSet:
 
 
 def texts_of(folder: Path) -> list[str]:
-    """Every document and every query of a set, whatever the split: what training keeps clear of."""
+    """Every document and query of a set, whatever the split: what training must not repeat."""
     return [*_by_id(folder / "corpus.jsonl").values(), *_by_id(folder / "queries.jsonl").values()]
+
+
+def sample(data: RetrievalSet, count: int, seed: int) -> RetrievalSet:
+    """At most `count` of the queries, drawn by a seed, in the order of the file; 0 means all."""
+    if not count or count >= len(data.queries):
+        return data
+    rows = np.sort(np.random.default_rng(seed).permutation(len(data.queries))[:count])
+    return replace(
+        data,
+        query_ids=[data.query_ids[row] for row in rows],
+        queries=[data.queries[row] for row in rows],
+    )
+
+
+def data_hash(data: RetrievalSet) -> str:
+    """SHA-256 of documents, queries and judgements."""
+    digest = hashlib.sha256()
+    judged = {name: sorted(data.judgements[name].items()) for name in data.query_ids}
+    parts = [data.document_ids, data.documents, data.query_ids, data.queries, judged]
+    for part in parts:
+        digest.update(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _by_id(path: Path) -> dict[str, str]:
@@ -62,7 +86,7 @@ def _joined(row: dict[str, str]) -> str:
 
 
 def _rows(path: Path, *needed: str) -> Iterator[dict[str, str]]:
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in _lines(path):
         try:
             row = json.loads(line)
         except ValueError as error:
@@ -78,28 +102,20 @@ def _rows(path: Path, *needed: str) -> Iterator[dict[str, str]]:
 def _read_judgements(folder: Path, split: str) -> dict[str, dict[str, int]]:
     path = folder / "qrels" / f"{split}.tsv"
     judgements: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        fields = line.rstrip("\r\n").split("\t")
+    for number, line in _lines(path):
+        fields = line.split("\t")
         if number == 1 and fields[0] == "query-id":
             continue
         try:
             query, document, grade = fields
             judgements.setdefault(query, {})[document] = int(grade)
         except ValueError:
-            raise InputError(f"{path}:{number}: query, document and grade expected") from None
+            raise InputError(f"{path}:{number}: expected query, document and grade") from None
     return judgements
 
 
-def _lines(path: Path) -> Iterator[str]:
-    zipped = path.with_name(path.name + ".gz")
-    if not path.exists() and not zipped.exists():
-        raise InputError(f"{path} is missing, plain and as .gz; a BEIR folder is expected")
-    try:
-        if path.exists():
-            with path.open(encoding="utf-8") as lines:
-                yield from lines
-        else:
-            with gzip.open(zipped, "rt", encoding="utf-8") as lines:
-                yield from lines
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    for file in (path, path.with_name(path.name + ".gz")):
+        if file.exists():
+            return numbered_lines(file)
+    raise InputError(f"{path} is missing, plain and as .gz; expected a BEIR folder")

@@ -1,8 +1,8 @@
-"""Scores of many queries with many documents at once, for the laboratory.
+"""Scores of many queries with many documents at once, from stored states.
 
-Every query unit meets every document unit in blocks of matrix products; what is not in a query's
-pool is computed too and left aside. That wastes nothing much while a pool of 1,000 is a good part
-of the corpus, as in the sets here, and the products run at the speed of BLAS.
+Every query unit is compared with every document unit in blocks of matrix products, at the speed of
+BLAS; scores outside a query's pool are computed too and ignored. That wastes little while a pool of
+1,000 is a good part of the corpus; `maxsim_of_pools` scores the pools alone.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hplus.evaluate.cost import Lexical
 from hplus.kernels import weighted_maxsim
 from hplus.states_file import F16, StoredStates
-from hplus.types import F32, I32, I64, Tokens, item_of_row, offsets_of
-from hplus.units.partition import partition, spans_of_units
-from hplus.units.pool import pool, unit_importance
-from hplus.units.select import Budget, Kept, spend
+from hplus.types import F32, I32, I64, Lexical, Tokens, Units, concatenate_ragged, item_of_row
+from hplus.units.select import Budget, spend
+from hplus.views import phrase
 
 # Rows and columns of one block of similarities: 64 MB.
 BLOCK = 4_096
@@ -30,23 +28,22 @@ TEXTS = 512
 
 def units_of(
     stored: StoredStates, begins: np.ndarray, importance: F32, width: int, budget: Budget
-) -> Kept:
-    """The units that `begins` cuts, pooled from stored states, under a budget."""
+) -> Units:
+    """The units that `begins` marks, made from stored states, under a budget."""
     tokens = stored.tokens
-    parts: list[Kept] = []
+    parts: list[Units] = []
     for first in range(0, max(1, len(tokens)), TEXTS):
         last = min(first + TEXTS, len(tokens))
         rows = slice(tokens.offsets[first], tokens.offsets[last])
         offsets = tokens.offsets[first : last + 1] - tokens.offsets[first]
         some = Tokens(tokens.texts[first:last], tokens.ids[rows], tokens.spans[rows], offsets)
-        cut = partition(begins[rows], offsets)
-        vectors = pool(_f32(stored.states[rows, :width]), cut, width)
-        weights = unit_importance(importance[rows], cut)
-        parts.append(spend(budget, vectors, weights, spans_of_units(some, cut), cut.offsets))
-    return _joined(parts)
+        states = _f32(stored.states[rows, :width])
+        units = phrase.units_of(some, states, importance[rows], begins[rows], width)
+        parts.append(spend(budget, units)[0])
+    return concatenate_ragged(parts)
 
 
-def maxsim(queries: Kept, documents: Kept) -> F32:
+def maxsim(queries: Units, documents: Units) -> F32:
     """Normalised S_P (eq:phrase_score over the sum of the query's weights), f32[queries, docs].
 
     A document or a query without units scores 0.
@@ -55,11 +52,11 @@ def maxsim(queries: Kept, documents: Kept) -> F32:
 
 
 def maxsim_of_pools(
-    queries: Kept, documents: Kept, pools: Sequence[I64] | I64, *, threads: int = 1
+    queries: Units, documents: Units, pools: Sequence[I64] | I64, *, threads: int = 1
 ) -> F32:
     """The same for each query's own candidates alone, f32[queries, docs]; elsewhere -inf.
 
-    The kernel reads only these documents: the faster way while they are a small part of all.
+    The kernel reads only these documents, which is faster while they are a small part of all.
     """
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
     scores = np.full((n, m), -np.inf, np.float32)
@@ -86,10 +83,10 @@ def each_query(one: Callable[[int, I64], None], pools: Sequence[I64] | I64, thre
     """Call `one` with every query's row and candidates, several queries at a time."""
     with ThreadPoolExecutor(threads) as workers:
         for _ in workers.map(one, range(len(pools)), pools):
-            pass  # what one of them raises is raised here
+            pass  # an exception in one of them is raised here
 
 
-def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list[F32]:
+def maxsim_by(queries: Units, documents: Units, weightings: Sequence[F32]) -> list[F32]:
     """The same under several weightings of the query units, f32[units] each, in one pass."""
     n, m = len(queries.offsets) - 1, len(documents.offsets) - 1
     scores = [np.zeros((n, m), np.float32) for _ in weightings]
@@ -114,7 +111,7 @@ def maxsim_by(queries: Kept, documents: Kept, weightings: Sequence[F32]) -> list
 
 
 class Postings(NamedTuple):
-    """For each token id t, rows bounds[t]:bounds[t + 1]: the documents that have it, its weight."""
+    """Of token id t, rows bounds[t]:bounds[t + 1]: the documents that have it, and its weights."""
 
     documents: I64
     weights: F32
@@ -123,10 +120,9 @@ class Postings(NamedTuple):
 
 def postings(documents: Lexical, vocabulary: int) -> Postings:
     """The documents' lexical view by token id."""
-    ids, weights, offsets = documents
-    order = np.argsort(ids, kind="stable")
-    bounds = np.searchsorted(ids[order], np.arange(vocabulary + 1))
-    return Postings(item_of_row(offsets)[order], weights[order], bounds)
+    order = np.argsort(documents.ids, kind="stable")
+    bounds = np.searchsorted(documents.ids[order], np.arange(vocabulary + 1))
+    return Postings(item_of_row(documents.offsets)[order], documents.weights[order], bounds)
 
 
 def lexical_of(ids: I32, weights: F32, found: Postings, n: int) -> F32:
@@ -141,16 +137,16 @@ def lexical_of(ids: I32, weights: F32, found: Postings, n: int) -> F32:
 
 def lexical(queries: Lexical, documents: Lexical, vocabulary: int) -> F32:
     """Normalised S_L of every query with every document, f32[queries, docs]."""
-    ids, weights, offsets = queries
-    n, found = len(documents[2]) - 1, postings(documents, vocabulary)
-    scores = np.zeros((len(offsets) - 1, n), np.float32)
-    for query, (first, last) in enumerate(pairwise(offsets.tolist())):
-        scores[query] = lexical_of(ids[first:last], weights[first:last], found, n)
+    n, found = len(documents), postings(documents, vocabulary)
+    scores = np.zeros((len(queries), n), np.float32)
+    for query, (first, last) in enumerate(pairwise(queries.offsets.tolist())):
+        own = slice(first, last)
+        scores[query] = lexical_of(queries.ids[own], queries.weights[own], found, n)
     return scores
 
 
 def blocks(offsets: I64) -> list[tuple[int, int]]:
-    """Items together as long as they have at most BLOCK rows; one larger item goes alone."""
+    """Runs of items of at most BLOCK rows together; a larger item is a run by itself."""
     found: list[tuple[int, int]] = []
     first = 0
     while first < len(offsets) - 1:
@@ -164,13 +160,3 @@ def blocks(offsets: I64) -> list[tuple[int, int]]:
 
 def _f32(states: F16) -> F32:
     return states.astype(np.float32)
-
-
-def _joined(parts: list[Kept]) -> Kept:
-    fields: dict[str, Any] = {
-        name: offsets_of(np.concatenate([np.diff(getattr(part, name)) for part in parts]))
-        if name.endswith("offsets")
-        else np.concatenate([getattr(part, name) for part in parts])
-        for name in Kept.__dataclass_fields__
-    }
-    return Kept(**fields)

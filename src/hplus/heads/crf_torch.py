@@ -27,10 +27,12 @@ from hplus.types import F32, offsets_of
 class LinearChainCRF(nn.Module):
     """BIO tags of token states of width d.
 
-    Emissions are [b, n, 3], masks bool [b, n], True where a token counts; what stands at masked
-    positions is never read.
+    Emissions are [b, n, 3], masks bool [b, n], True where a token counts; masked positions are
+    never read.
 
     >>> crf = LinearChainCRF(384, hidden=64)
+    >>> states, mask = torch.zeros(2, 5, 384), torch.ones(2, 5, dtype=torch.bool)
+    >>> tags = torch.ones(2, 5, dtype=torch.long)
     >>> loss = -crf.log_likelihood(crf.emissions(states, mask), tags, mask).mean()
 
     hidden: units of a layer that reads a token with its neighbours; 0 reads the state alone.
@@ -45,7 +47,7 @@ class LinearChainCRF(nn.Module):
         self.end = nn.Parameter(torch.zeros(3))
 
     def emissions(self, states: Tensor, mask: Tensor) -> Tensor:
-        """Scores of the tags, [b, n, 3], of states [b, n, d]; a masked neighbour gives nothing."""
+        """Scores of the tags, [b, n, 3], for states [b, n, d]; masked neighbours count as zero."""
         if self.neighbours is not None:
             seen = states.masked_fill(~mask[:, :, None], 0.0).transpose(1, 2)
             states = torch.relu(self.neighbours(seen)).transpose(1, 2)
@@ -90,7 +92,7 @@ class LinearChainCRF(nn.Module):
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """p(tag at a position | text), [b, n, 3]; 0 at masked positions.
 
-        They are the gradient of `log_partition` by the emissions; nothing flows back through them.
+        They are the gradient of `log_partition` by the emissions, and carry no gradient themselves.
         """
         with torch.inference_mode(False), torch.enable_grad():
             scores = emissions.detach().clone().requires_grad_()

@@ -1,7 +1,7 @@
 """How much each token counts: a learned head, or idf from a table. Both are positive.
 
-Unit importance is the sum over a unit's tokens, so a positive token importance is all that the
-rest needs; which of the two it came from does not matter there.
+Unit importance is the sum over a unit's tokens, so the rest of the code needs a positive importance
+per token and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ImportanceHead:
     def importance(self, states: F32) -> F32:
         """states f32[T, d] -> f32[T], strictly positive.
 
-        Where softplus underflows (below about -87) the smallest normal float32 stands in.
+        Where softplus underflows (below about -87) it is the smallest normal float32.
         """
         scores: F32 = states @ self.weight + np.float32(self.bias)
         softplus = np.logaddexp(np.float32(0), scores)  # eq:unit_importance
@@ -64,7 +64,7 @@ class DocumentFrequency:
         size = len(self.counts)
         _require_known(ids, size)
         if offsets[-1] != len(ids):
-            raise InputError(f"offsets end at {offsets[-1]}, but {len(ids)} token ids came")
+            raise InputError(f"offsets end at {offsets[-1]}, but there are {len(ids)} token ids")
         pairs = np.unique(item_of_row(offsets) * size + ids)  # (text, id), once each
         self.counts += np.bincount(pairs % size, minlength=size)
         self.texts += len(offsets) - 1
@@ -72,7 +72,7 @@ class DocumentFrequency:
     def idf(self) -> Idf:
         """log(1 + (N - df + 0.5) / (df + 0.5)) as float32.
 
-        It is positive for every df, even df = N, and log 2 before any text was added.
+        Positive for every df, even df = N; log 2 before any text is added.
         """
         odds = (self.texts - self.counts + 0.5) / (self.counts + 0.5)
         return Idf(np.log1p(odds).astype(np.float32))
@@ -88,6 +88,6 @@ def fit_idf(ids: I32, offsets: I64, vocabulary_size: int) -> Idf:
 def _require_known(ids: I32, size: int) -> None:
     if ids.size and (ids.min() < 0 or ids.max() >= size):
         raise InputError(
-            f"token ids lie in {ids.min()}..{ids.max()}, but the idf table has {size} entries; "
-            "use the tokenizer it was made for, or fit_idf again"
+            f"token ids run from {ids.min()} to {ids.max()}, but the idf table has {size} entries; "
+            "use the tokenizer it was made for, or call fit_idf again"
         )

@@ -6,12 +6,14 @@
    maxima are added in the order of the query units: a document scores the same to the last bit
    whatever stands beside it.
 
-   The query is copied once into chunks of 32 bytes (8 f32 or 16 int16), padded with zeros. Whole
-   f32 and int8 rows are read where they lie; all others go through a scratch of 3 rows, so that
-   no read passes the end of a row.
+   The query is copied once into chunks of one register (8 f32 or 16 int16, 32 int16 with AVX-512),
+   padded with zeros. Whole f32 and int8 rows are read where they lie; all others go through a
+   scratch of 3 rows, so that no read passes the end of a row.
 
    int8 rows meet a query of int16 codes. The product of two pairs (`madd`) is exact, no slower
-   than the two saturating steps that 8-bit codes would take, and the query is 256 times finer. */
+   than the two saturating steps that 8-bit codes would take, and the query is 256 times finer.
+   AVX-512 VNNI multiplies and adds in one step, twice as many at a time; sums of integers are the
+   same in any order, so its scores are those of AVX2 to the last bit. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -24,14 +26,17 @@
 #include <cpuid.h>
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
+#define AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vnni")))
 #endif
 
-enum { ROWS = 3, UNITS = 4, CHUNK = 32, LANES = 8, CODES = 16, AHEAD = 12, MAX_WIDTH = 65536 };
+enum { ROWS = 3, UNITS = 4, LANES = 8, CODES = 16, AHEAD = 12, MAX_WIDTH = 65536 };
+enum { PORTABLE, WITH_256, WITH_512 }; /* what a caller lets us use */
 
 /* What is the same for all documents. */
 typedef struct Plan {
     Py_ssize_t units, groups;  /* query units; groups of 4 of them */
     Py_ssize_t width, chunks;  /* columns; chunks of a row */
+    Py_ssize_t chunk;          /* bytes of a chunk of the query */
     void *query;               /* [groups][chunks][4][8 f32], or as the block functions say */
     float *steps;              /* [4 * groups] what one step of a unit's int16 codes is worth */
     float *best;               /* [4 * groups] maxima of the present document */
@@ -233,25 +238,61 @@ block_int8_avx2(const Plan *plan, const void *const rows[ROWS], const float scal
     }
 }
 
+/* rows: int8 as they lie; query: int16_t [groups][chunks][4][32] */
+AVX512 static void
+block_int8_avx512(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
+{
+    const __m512i *x = plan->query;
+    for (Py_ssize_t g = 0; g < plan->groups; g++) {
+        __m512i sums[ROWS][UNITS];
+        for (int u = 0; u < ROWS; u++)
+            for (int i = 0; i < UNITS; i++)
+                sums[u][i] = _mm512_setzero_si512();
+        for (Py_ssize_t c = 0; c < plan->chunks; c++, x += UNITS) {
+            __m512i row[ROWS];
+            for (int u = 0; u < ROWS; u++)
+                row[u] = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)rows[u] + c));
+            for (int i = 0; i < UNITS; i++)
+                for (int u = 0; u < ROWS; u++)
+                    sums[u][i] = _mm512_dpwssd_epi32(sums[u][i], row[u], x[i]);
+        }
+        const __m128 steps = _mm_loadu_ps(plan->steps + g * UNITS);
+        __m128 best = _mm_loadu_ps(plan->best + g * UNITS);
+        for (int u = 0; u < ROWS; u++) {
+            __m256i halves[UNITS];
+            for (int i = 0; i < UNITS; i++)
+                halves[i] = _mm256_add_epi32(_mm512_castsi512_si256(sums[u][i]),
+                                             _mm512_extracti64x4_epi64(sums[u][i], 1));
+            const __m128 found = _mm_mul_ps(totals_int8(halves), steps);
+            best = _mm_max_ps(_mm_mul_ps(found, _mm_set1_ps(scales[u])), best);
+        }
+        _mm_storeu_ps(plan->best + g * UNITS, best);
+    }
+}
+
 #endif
 
-static int avx2; /* set once, when the module is made: asking the processor is slow */
+static int level; /* set once, when the module is made: asking the processor is slow */
 
-static int has_avx2(void)
+static int highest_level(void)
 {
 #ifdef WITH_AVX2
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
+        return PORTABLE;
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") ? WITH_512
+                                                                                       : WITH_256;
 #else
-    return 0;
+    return PORTABLE;
 #endif
 }
 
-/* One unit of the query as int16 codes, `apart` chunks apart. The largest number of the unit
+/* One unit of the query as int16 codes in chunks of `codes`, `apart` chunks apart. The largest number of the unit
    becomes the largest code with which no sum over the columns leaves int32, whatever the
    document's codes are. */
-static float quantise(int16_t *to, Py_ssize_t apart, const char *from, Py_ssize_t width)
+static float
+quantise(int16_t *to, Py_ssize_t codes, Py_ssize_t apart, const char *from, Py_ssize_t width)
 {
     const double room = width ? (double)(INT32_MAX / (128 * (int32_t)width)) : INT16_MAX;
     const double limit = room < INT16_MAX ? room : INT16_MAX;
@@ -265,40 +306,41 @@ static float quantise(int16_t *to, Py_ssize_t apart, const char *from, Py_ssize_
         memcpy(&x, from + 4 * k, sizeof x);
         double code = step > 0 ? rint((double)x / step) : 0;
         code = code > limit ? limit : code < -limit ? -limit : code == code ? code : 0;
-        to[k / CODES * apart * CODES + k % CODES] = (int16_t)code;
+        to[k / codes * apart * codes + k % codes] = (int16_t)code;
     }
     return step;
 }
 
 /* Choose the functions for the type of `vectors` and copy the query for them; -1: no memory. */
-static int prepare(Plan *plan, const Py_buffer *query, const Py_buffer *vectors, int portable)
+static int prepare(Plan *plan, const Py_buffer *query, const Py_buffer *vectors, int most)
 {
     const int int8 = vectors->itemsize == 1, f16 = vectors->itemsize == 2;
-    const int lanes = int8 ? CODES : LANES;
+    const int use = most < level ? most : level, wide = int8 && use == WITH_512;
+    const int lanes = wide ? 2 * CODES : int8 ? CODES : LANES;
     const int aligned = ((uintptr_t)vectors->buf | (uintptr_t)vectors->strides[0]) % 4 == 0;
     const int whole = query->shape[1] % lanes == 0;
     Py_ssize_t together = int8 ? 1 : UNITS; /* units between whose chunks a chunk stands */
     plan->block = int8 ? block_int8 : block_f32;
     plan->pack = int8 ? widen_int8 : f16 ? widen_f16 : whole && aligned ? NULL : copy_f32;
 #ifdef WITH_AVX2
-    if (avx2 && !portable) {
+    if (use >= WITH_256) {
         together = UNITS;
-        plan->block = int8 ? block_int8_avx2 : block_f32_avx2;
+        plan->block = wide ? block_int8_avx512 : int8 ? block_int8_avx2 : block_f32_avx2;
         plan->pack = f16 ? widen_f16_avx2 : whole ? NULL : int8 ? copy_int8 : copy_f32;
     }
 #endif
-    (void)portable;
     plan->units = query->shape[0];
     plan->groups = plan->units / UNITS + (plan->units % UNITS > 0);
     plan->width = query->shape[1];
     plan->chunks = plan->width / lanes + !whole;
-    const Py_ssize_t row = plan->chunks * CHUNK, four = UNITS * (Py_ssize_t)sizeof(float);
+    plan->chunk = lanes * (int8 ? (Py_ssize_t)sizeof(int16_t) : (Py_ssize_t)sizeof(float));
+    const Py_ssize_t row = plan->chunks * plan->chunk, four = UNITS * (Py_ssize_t)sizeof(float);
     if (plan->groups > PY_SSIZE_T_MAX / 2 / (UNITS * row + 2 * four))
         return -1;
     const Py_ssize_t size = plan->groups * (UNITS * row + 2 * four) + ROWS * row;
-    if (!(plan->memory = PyMem_Calloc(1, (size_t)size + CHUNK)))
+    if (!(plan->memory = PyMem_Calloc(1, (size_t)(size + plan->chunk))))
         return -1;
-    char *at = (char *)plan->memory + CHUNK - (uintptr_t)plan->memory % CHUNK;
+    char *at = (char *)plan->memory + plan->chunk - (uintptr_t)plan->memory % (size_t)plan->chunk;
     plan->query = at;
     plan->scratch = at += plan->groups * UNITS * row;
     plan->steps = (float *)(at += ROWS * row);
@@ -306,12 +348,12 @@ static int prepare(Plan *plan, const Py_buffer *query, const Py_buffer *vectors,
     for (Py_ssize_t i = 0; i < plan->units; i++) {
         const char *from = (const char *)query->buf + i * plan->width * 4;
         char *to = (char *)plan->query +
-                   (i / together * plan->chunks * together + i % together) * CHUNK;
+                   (i / together * plan->chunks * together + i % together) * plan->chunk;
         if (int8)
-            plan->steps[i] = quantise((int16_t *)to, together, from, plan->width);
+            plan->steps[i] = quantise((int16_t *)to, lanes, together, from, plan->width);
         else
-            for (Py_ssize_t k = 0, end = plan->width * 4; k < end; k += CHUNK)
-                memcpy(to + k * together, from + k, end - k < CHUNK ? end - k : CHUNK);
+            for (Py_ssize_t k = 0, end = plan->width * 4; k < end; k += plan->chunk)
+                memcpy(to + k * together, from + k, end - k < plan->chunk ? end - k : plan->chunk);
     }
     return 0;
 }
@@ -368,7 +410,7 @@ static Py_ssize_t run(const Plan *plan, const Documents *documents)
                 rows[k] = documents->vectors + row * documents->stride;
                 scales[k] = scale_of(documents, row);
                 if (plan->pack) {
-                    char *to = plan->scratch + k * plan->chunks * CHUNK;
+                    char *to = plan->scratch + k * plan->chunks * plan->chunk;
                     plan->pack(to, rows[k], plan->width);
                     rows[k] = to;
                 }
@@ -413,7 +455,7 @@ static int look(PyObject *array, Py_buffer *view, const char *name, const char *
     return -1;
 }
 
-/* score(query, weights or None, vectors, scales or None, starts, ends, scores, portable)
+/* score(query, weights or None, vectors, scales or None, starts, ends, scores, level)
    Without weights `scores` has the maxima of all units of the query for every document. */
 static PyObject *score(PyObject *module, PyObject *args)
 {
@@ -422,8 +464,8 @@ static PyObject *score(PyObject *module, PyObject *args)
     PyObject *a[ARRAYS], *result = NULL;
     Py_buffer v[ARRAYS] = {{0}};
     Plan plan = {0};
-    int portable;
-    if (!PyArg_ParseTuple(args, "OOOOOOOp", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, &portable))
+    int most;
+    if (!PyArg_ParseTuple(args, "OOOOOOOi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, &most))
         return NULL;
     const int scaled = a[SCALES] != Py_None, weighted = a[WEIGHTS] != Py_None;
     const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
@@ -449,7 +491,7 @@ static PyObject *score(PyObject *module, PyObject *args)
     else if (v[ENDS].shape[0] != count || (each ? room % each || room / each != count : room))
         PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends and %zd scores of %zd a document",
                      count, v[ENDS].shape[0], room, each);
-    else if (prepare(&plan, v + QUERY, v + VECTORS, portable) < 0)
+    else if (prepare(&plan, v + QUERY, v + VECTORS, most) < 0)
         PyErr_NoMemory();
     else {
         const Documents documents = {
@@ -476,8 +518,8 @@ done:
 
 static int fill(PyObject *module)
 {
-    avx2 = has_avx2();
-    return PyModule_AddObjectRef(module, "AVX2", avx2 ? Py_True : Py_False);
+    level = highest_level();
+    return PyModule_AddIntConstant(module, "LEVEL", level);
 }
 
 static PyMethodDef methods[] = {{"score", score, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};

@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-AVX2: bool
+LEVEL: int
 
 def score(
     query: npt.NDArray[Any],
@@ -12,6 +12,6 @@ def score(
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
     scores: npt.NDArray[Any],
-    portable: bool,
+    level: int,
     /,
 ) -> None: ...

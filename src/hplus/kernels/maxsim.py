@@ -1,17 +1,17 @@
 """Ragged importance-weighted MaxSim: the kernel of the phrase view (eq:phrase_score).
 
-One function, three implementations, chosen once at import: C with AVX2, portable C where the
-processor has no AVX2, and numpy where nothing could be compiled. HPLUS_KERNELS=portable or
-=numpy forces one of the slower two. reference.py is what all are tested against.
+One function, four implementations, chosen once at import: C with AVX-512 VNNI (int8 alone; other
+formats as AVX2), C with AVX2, portable C, and numpy where nothing could be compiled.
+HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower one. All are tested against reference.py.
 
-In all of them what a document scores does not depend, to the last bit, on the documents beside
-it or on the number of threads. Between them scores differ by rounding; over int8 vectors the
-compiled ones moreover turn each unit of the query into 16-bit codes, whose step is the unit's
-largest number / L, L = min(32767, floor((2^31 - 1) / (128 r))), so that
+In each of them a document's score does not depend, to the last bit, on the other documents or on
+the number of threads. Between them scores differ by rounding; for int8 vectors the compiled ones
+also turn each unit of the query into 16-bit codes, whose step is the unit's largest number / L,
+L = min(32767, floor((2^31 - 1) / (128 r))), so that
 
     |error| <= sum_i |weights[i]| * step_i / 2 * max_u |scales[u]| * sum_k |vectors[u, k]|.
 
-For unit vectors that is below 2e-4 of the sum of the weights at r = 128, and about 1e-6 as a rule.
+For unit vectors that is below 2e-4 of the sum of the weights at r = 128, and usually about 1e-6.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Kernel = Callable[[F32, F32 | None, Rows, Scales | None, I64, I64], F32]
 
 # The widest query: sums of products of 16-bit and 8-bit codes must fit 32 bits.
 MAX_WIDTH = 65_536
-# Multiply-adds that are worth a thread: about a quarter of a millisecond.
+# Multiply-adds that justify a thread: about a quarter of a millisecond.
 _WORTH_A_THREAD = 1 << 23
 
 
@@ -52,8 +52,9 @@ def weighted_maxsim(
 
     query f32[q, r], weights f32[q]; vectors f32, f16 or int8 [M, R], R >= r, with contiguous rows,
     also a read-only memory map; scales f32 or f16 [M], or None for 1; document j has the rows
-    starts[j]:ends[j] (i64), in any order and as often as you like. Up to `threads` threads share
-    the documents if there is enough to do. `kernel` is one of KERNELS, else `implementation()`.
+    starts[j]:ends[j] (i64), in any order, and any rows may occur more than once. Up to `threads`
+    threads share the documents if there is enough to do. `kernel` is one of KERNELS, by default
+    `implementation()`.
 
     >>> vectors = np.eye(3, dtype=np.float32)
     >>> query, weights = vectors[:2], np.array([2, 1], np.float32)
@@ -73,12 +74,12 @@ def weighted_maxsim(
     if threads < 2:
         return run(query, weights, vectors, scales, starts, ends)
     shares = rows[-1] * np.arange(1, threads) // threads
-    cuts = np.searchsorted(rows, shares)  # runs of about as many rows
-    with ThreadPoolExecutor(threads) as pool:
-        parts = pool.map(
+    edges = np.searchsorted(rows, shares)  # runs of about as many rows
+    with ThreadPoolExecutor(threads) as workers:
+        parts = workers.map(
             partial(run, query, weights, vectors, scales),
-            np.split(starts, cuts),
-            np.split(ends, cuts),
+            np.split(starts, edges),
+            np.split(ends, edges),
         )
         return np.concatenate(list(parts))
 
@@ -111,7 +112,7 @@ def maxima(
 
 
 def implementation() -> str:
-    """Which of KERNELS serves: "C, AVX2", "C, portable" or "numpy"."""
+    """Which of KERNELS is used: "C, AVX512", "C, AVX2", "C, portable" or "numpy"."""
     return _CHOSEN
 
 
@@ -139,7 +140,7 @@ def _check(
             f"the vectors and at most {MAX_WIDTH}"
         )
     if vectors.size and columns > 1 and vectors.strides[1] != vectors.itemsize:
-        raise ValueError("the rows of vectors must be contiguous; pass np.ascontiguousarray of it")
+        raise ValueError("the rows of vectors must be contiguous; use np.ascontiguousarray")
     if weights is not None and len(weights) != units:
         raise ValueError(f"query has {units} units, but there are {len(weights)} weights")
     if scales is not None and len(scales) != rows:
@@ -165,13 +166,13 @@ def _is(array: object, name: str, what: str, axes: int, *types: str) -> None:
 
 
 def _kernels() -> dict[str, Kernel]:
-    """All that this machine can run, fastest first."""
+    """Those that this machine can run, fastest first."""
     try:
         from hplus.kernels import _maxsim
     except ImportError:
         return {"numpy": numpy_.weighted_maxsim}
 
-    def compiled(portable: bool) -> Kernel:
+    def compiled(level: int) -> Kernel:
         def score(
             query: F32,
             weights: F32 | None,
@@ -182,13 +183,14 @@ def _kernels() -> dict[str, Kernel]:
         ) -> F32:
             each = 1 if weights is not None else len(query)
             scores = np.empty(len(starts) * each, np.float32)
-            _maxsim.score(query, weights, vectors, scales, starts, ends, scores, portable)
+            _maxsim.score(query, weights, vectors, scales, starts, ends, scores, level)
             return scores if weights is not None else scores.reshape(len(starts), each)
 
         return score
 
-    kernels = {"C, AVX2": compiled(False)} if _maxsim.AVX2 else {}
-    return kernels | {"C, portable": compiled(True), "numpy": numpy_.weighted_maxsim}
+    names = ("C, portable", "C, AVX2", "C, AVX512")[: _maxsim.LEVEL + 1]
+    kernels = {name: compiled(level) for level, name in enumerate(names)}
+    return dict(reversed(kernels.items())) | {"numpy": numpy_.weighted_maxsim}
 
 
 def _choose(wanted: str) -> str:
@@ -197,7 +199,7 @@ def _choose(wanted: str) -> str:
             return name
     raise ValueError(
         f"HPLUS_KERNELS is {wanted!r}, but this installation has: {', '.join(KERNELS)}; "
-        "unset it, or set it to portable or numpy"
+        "unset it, or set it to AVX2, portable or numpy"
     )
 
 

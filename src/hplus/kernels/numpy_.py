@@ -1,8 +1,8 @@
 """The kernel where there is no compiled one: BLAS products and `maximum.reduceat`.
 
-Maxima are taken over blocks of documents, so that memory stays within a few MB however many and
-however long they are. Each document has a product of its own: BLAS may round differently in a
-product of another shape, and what a document scores must not depend on its neighbours.
+Maxima are taken over blocks of documents, so memory stays within a few MB however many and however
+long they are. Each document has a product of its own: BLAS may round differently in a product of
+another shape, and a document's score must not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from hplus.kernels.reference import Rows, Scales
 from hplus.types import F32, I64, offsets_of
 
-# Products, and numbers of rows made f32, that are held at a time: 2 MB.
+# Products held at a time, and numbers converted to f32 at a time: 2 MB.
 _BLOCK = 1 << 19
 
 
@@ -27,7 +27,7 @@ def weighted_maxsim(
     products = np.empty((units, block), np.float32)
     best = np.zeros((units, len(starts)), np.float32)
     best[:, ends > starts] = -np.inf
-    held: list[tuple[int, int, int]] = []  # document, and the rows whose products are there
+    held: list[tuple[int, int, int]] = []  # document, and the rows whose products are held
     filled = 0
 
     def take_maxima() -> None:

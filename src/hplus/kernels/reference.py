@@ -1,4 +1,4 @@
-"""eq:phrase_score as it is written, one document after another: what the fast ones are held to."""
+"""eq:phrase_score as written, one document after another: the reference for the fast kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Marked strings -> characters -> BIO tags of tokens.
 
-Strings are looked for by a cursor that moves from left to right, so that the second "cell" of a
-teacher is the second one of the text; what does not occur after the cursor is dropped and
-counted, never forced.
+A cursor moves through the text from left to right, so that a teacher's second "cell" is the second
+one in the text. A string that does not occur after the cursor is dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from hplus.units.words import words
 
 
 def find_segments(text: str, segments: Sequence[str]) -> tuple[list[Span], int]:
-    """Where the segments stand, in their order, and how many could not be found.
+    """Where the segments occur, in their order, and how many were not found.
 
     >>> find_segments("cell by cell", ["cell", "cell", "cells"])
     ([Span(start=0, end=4), Span(start=8, end=12)], 1)
@@ -39,8 +38,8 @@ def tags_of_units(tokens: Tokens, units: Sequence[Sequence[Span]]) -> U8:
     """BIO tags, u8[T], from the units of each text, in characters and in reading order.
 
     The first token of a unit is B, the others I; a token outside all units is O. A token that
-    straddles an edge belongs to the first unit it touches, as a matched term takes it. Outside
-    the units, a word of several tokens is B I …, since its pieces mean nothing alone.
+    straddles an edge belongs to the first unit it touches, as with the terminology. Outside the
+    units, a word of several tokens is B I …, since its pieces mean nothing alone.
     """
     tags = np.full(len(tokens.ids), O, np.uint8)
     for text, own, (first, last) in zip(
@@ -49,7 +48,7 @@ def tags_of_units(tokens: Tokens, units: Sequence[Sequence[Span]]) -> U8:
         starts, ends = tokens.spans[first:last, 0], tokens.spans[first:last, 1]
         free = np.ones(last - first, np.bool_)
         _mark(tags[first:last], free, starts, ends, own, alone=B)
-        # The cut of Chinese here must not depend on a dictionary being installed.
+        # Tags of Chinese must not depend on whether a dictionary is installed.
         _mark(tags[first:last], free, starts, ends, words(text, han="characters"), alone=O)
     return tags
 

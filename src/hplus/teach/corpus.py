@@ -1,4 +1,4 @@
-"""Files of texts -> labelled texts: kept apart from evaluation sets, chunked, labelled."""
+"""Files of texts -> labelled texts, without near duplicates of evaluation texts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from hplus.errors import CheckpointError
 from hplus.progress import show_progress
-from hplus.states_file import cut, stored_states
+from hplus.states_file import stored_states, unit_begins
 from hplus.teach.duplicates import Collection, near_duplicates
 from hplus.teach.labels import Labelled, Length, label
-from hplus.teach.sources import Marked, read_marked
+from hplus.teach.marked import Marked, read_marked
 from hplus.types import Span
 from hplus.units.partition import partition, spans_of_units
 from hplus.units.terms import Terms
@@ -59,7 +59,7 @@ def label_file(
 ) -> Source:
     """Label every text of a file, or `sample` of them chosen by the seed.
 
-    A text that nearly duplicates one of `apart_from` is left out, and so is a repeated one.
+    Near duplicates of texts in `apart_from` are left out, and so are repetitions.
     """
     name = source_name(path)
     distinct: dict[str, Marked] = {}
@@ -86,12 +86,12 @@ def label_file(
 def noun_phrases(
     chunker: HPlus, rows: Sequence[Marked], cache: Path, name: str
 ) -> list[list[Span]]:
-    """The chunker's units of each text; only those of several words will matter."""
+    """The chunker's units of each text; only those of several words matter."""
     crf = chunker.checkpoint.crf
     if crf is None:
-        raise CheckpointError(f"{chunker.recipe.name} has no trained CRF to cut noun phrases with")
+        raise CheckpointError(f"{chunker.recipe.name} has no trained CRF to find noun phrases with")
     stored = stored_states(chunker, [row.text for row in rows], cache, progress=f"encoding {name}")
-    units = partition(cut(crf, stored), stored.tokens.offsets)
+    units = partition(unit_begins(crf, stored), stored.tokens.offsets)
     spans = spans_of_units(stored.tokens, units).tolist()
     return [
         [Span(*span) for span in spans[first:last]]

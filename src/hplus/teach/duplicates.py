@@ -1,17 +1,17 @@
-"""Near duplicates: which texts say, word for word, what another collection already says.
+"""Near duplicates: which texts repeat, nearly word for word, texts of another collection.
 
-Texts we learn from must not repeat texts we are measured on. A text is taken as the set of its
-shingles, five words in a row; a pair is near duplicate when the two sets mostly agree (Jaccard),
-or when the smaller one stands almost whole in the larger: a query inside a passage, a passage
-out of a document. MinHash only estimates the first and misses the second, so the shingles of
-the collection stand, as 64-bit hashes, in one sorted array, and what a pair shares is counted.
+Training texts must not repeat evaluation texts. A text is represented by the set of its shingles,
+five words in a row. Two texts are near duplicates when their sets mostly agree (Jaccard), or when
+the larger contains nearly all of the smaller: a query inside a passage, a passage out of a
+document. MinHash only estimates the first and misses the second, so the shingles of the collection
+are kept as 64-bit hashes in one sorted array, and what two texts share is counted exactly.
 
-A text of fewer than five words is a single shingle of that length. It equals no five words, so
-it matches only another text that is equal as a whole: "vitamin D" is no copy of all that names it.
+A text of fewer than five words is a single shingle of that length, so it matches only a text that
+is equal as a whole: "vitamin D" does not duplicate every text that mentions it.
 
 Cost: 60,000 texts of 200 words against 25,000 such texts take 40 seconds and 0.2 GB; the texts
-are read one by one, only the collection stands in memory. A shingle that thousands share costs a
-look at thousands.
+are read one by one, only the collection is in memory. A shingle that thousands share costs
+thousands of look-ups.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hplus.units.words import HAN
 SHINGLE = 5
 """Words in a shingle; Han characters count one by one."""
 CONTAINMENT = 0.8
-"""The share of the smaller text's shingles that makes it a copy of a part of the larger."""
+"""The share of the smaller text's shingles that makes it a copy of part of the larger."""
 
 U64 = npt.NDArray[np.uint64]
 
@@ -68,9 +68,9 @@ def near_duplicates(
 ) -> Bool:
     """True for each text that nearly duplicates any text of `against`: bool[n].
 
-    That is: of their shingles, at least `threshold` of all or CONTAINMENT of the smaller text's
-    are common to both. Case, punctuation and full width do not count; a text without words
-    duplicates nothing.
+    That is: both have at least `threshold` of all their shingles in common, or CONTAINMENT of the
+    smaller text's. Case, punctuation and full width do not count; a text without words duplicates
+    nothing.
 
     >>> ours = ["Vitamin D!", "Take vitamin D with a meal, once a day", "Vitamin D in winter"]
     >>> theirs = ["vitamin D", "Patients take vitamin D with a meal once a day or as advised."]
@@ -78,7 +78,7 @@ def near_duplicates(
     [True, True, False]
     """
     if not 0 < threshold <= 1:
-        raise InputError(f"a threshold above 0 and up to 1 expected, {threshold} came")
+        raise InputError(f"expected a threshold in (0, 1], got {threshold}")
     collection = against if isinstance(against, Collection) else collect(against)
     shingles, owners, offsets, sizes = collection
     found = np.zeros(len(texts), np.bool_)

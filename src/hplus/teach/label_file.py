@@ -1,12 +1,11 @@
 """Labels on disk and in figures.
 
-A text a line: `{"source": …, "text": …, "units": [[start, end, layer], …]}`. Units are characters,
-so a file of labels serves any tokenizer.
+One text per line: `{"source": …, "text": …, "units": [[start, end, layer], …]}`. Units are given in
+characters, so a file of labels serves any tokenizer.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,39 +15,29 @@ from pathlib import Path
 import numpy as np
 
 from hplus.errors import InputError
+from hplus.files import writing
 from hplus.heads.crf import O
 from hplus.teach.align import tags_of_units
 from hplus.teach.labels import LAYERS, Labelled
-from hplus.teach.sources import read_rows
+from hplus.teach.marked import read_rows
 from hplus.types import Span, Tokens
 from hplus.units.partition import begins_of_tags
 
 PAPER = {"multi-token segments": 1_739_921, "median tokens": 2, "mean tokens": "2.4 to 2.9"}
-"""What the paper says of its teacher's labels (a diagnostic part of 964,155 rows)."""
+"""What the paper reports of its teacher's labels (a diagnostic part of 964,155 rows)."""
 
 
 def write_labels(path: Path, labels: Iterable[tuple[str, Labelled]]) -> int:
-    """Write (source, labelled text) rows, gz if the name ends so; the number of rows."""
+    """Write (source, labelled text) rows, gz if the name ends in .gz; returns their number."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
     count = 0
-    try:
-        with draft.open("wb") as raw:
-            # No file name and no time in the header: the same labels give the same bytes.
-            zipped = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else None
-            for source, item in labels:
-                units = [
-                    [*span, layer] for span, layer in zip(item.units, item.layers, strict=True)
-                ]
-                row = {"source": source, "text": item.text, "units": units}
-                # Escapes keep lone surrogates, which have no UTF-8.
-                (zipped or raw).write((json.dumps(row) + "\n").encode())
-                count += 1
-            if zipped:
-                zipped.close()
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with writing(path) as file:
+        for source, item in labels:
+            units = [[*span, layer] for span, layer in zip(item.units, item.layers, strict=True)]
+            row = {"source": source, "text": item.text, "units": units}
+            # Escaped, so that lone surrogates survive, which UTF-8 cannot encode.
+            file.write((json.dumps(row) + "\n").encode())
+            count += 1
     return count
 
 
@@ -79,14 +68,14 @@ def _read(path: Path) -> Iterator[tuple[str, Labelled]]:
                     free = end
                 case _:
                     raise InputError(
-                        f"{path}:{number}: unit {json.dumps(unit)} is wrong; [start, end, layer] "
-                        f"in reading order within {len(row['text'])} characters is expected"
+                        f"{path}:{number}: expected units [start, end, layer] in reading order "
+                        f"within {len(row['text'])} characters, got {json.dumps(unit)}"
                     )
         yield row["source"], Labelled(row["text"], tuple(units), tuple(layers))
 
 
 def statistics(labels: list[Labelled], tokens: Tokens) -> dict[str, float | int]:
-    """What a model will be taught, in figures; `tokens` are of the same texts."""
+    """Figures about labels; `tokens` are those of the same texts."""
     layers = Counter(layer for item in labels for layer in item.layers)
     tags = tags_of_units(tokens, [item.units for item in labels])
     begins = begins_of_tags(tags, tokens.offsets)

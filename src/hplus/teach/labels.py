@@ -3,20 +3,20 @@
 Each layer takes what the layers above left free:
 
 1. gold spans of a corpus or a teacher, the longest first. Of nested spans the outer one is the
-   unit; a span of more than LONGEST words is a clause, not a unit, and what is in it goes to the
-   layers below. Leading determiners and punctuation at the edges are cut off, and a span that
-   begins or ends inside a word is widened to the word. Types NP… are not gold but layer 4.
+   unit; a span of more than LONGEST words is a clause, not a unit, and its words go to the layers
+   below. Leading determiners and punctuation at the edges are removed, and a span that begins or
+   ends inside a word is widened to the word. Types NP… are not gold but layer 4.
 2. terms of a list, leftmost-longest, two words or more.
 3. rules: numbers with units, hyphen compounds, abbreviations.
-4. base noun phrases, without determiners and cut at function words and punctuation; where the
+4. base noun phrases, without determiners, divided at function words and punctuation; where the
    corpus does not mark them, a chunker does.
 5. whole words that carry content. Function words and punctuation stay outside, as singletons.
 
-Of *minimal* units layer 4 is left out. Of *noun-phrase* units a noun phrase takes in the terms
-and compounds that lie inside it: they are the same unit, only shorter.
+*Minimal* units leave layer 4 out. With *noun-phrase* units a noun phrase absorbs the terms and
+compounds inside it: they are the same unit, only shorter.
 
-No corpus teaches O where another teaches a term: an entity corpus marks its own types only, and
-what it leaves unmarked gets its labels from the layers below, as any other text does.
+No corpus teaches O where another teaches a unit: an entity corpus marks its own types only, and the
+rest of its text is labelled by the layers below, like any other text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hplus.errors import InputError
-from hplus.teach.rules import quantities, spelled_compounds
-from hplus.teach.sources import Marked
+from hplus.teach.marked import Marked
+from hplus.teach.spelling import quantities, spelled_compounds
 from hplus.types import Span
 from hplus.units.terms import Terms
 from hplus.units.words import is_content, words
@@ -37,15 +37,15 @@ from hplus.units.words import is_content, words
 Length = Literal["minimal", "noun-phrase"]
 LAYERS = ("gold", "term", "rule", "noun phrase", "word")
 # Words of a unit, at most; a noun phrase may have twice as many. Han characters count one by one,
-# and Chinese terms are longer so.
+# so Chinese units may have more of them.
 LONGEST = 6
 LONGEST_HAN = 12
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A text and its units in reading order; `layers` says where each came from. What no unit
-    covers is outside: function words and punctuation."""
+    """A text and its units in reading order, with the layer each came from. What no unit covers is
+    outside: function words and punctuation."""
 
     text: str
     units: tuple[Span, ...]
@@ -67,7 +67,7 @@ def label(
     (Span(start=4, end=19),)
     """
     if length not in ("minimal", "noun-phrase"):
-        raise InputError(f"length {length!r} asked; known: minimal, noun-phrase")
+        raise InputError(f"unknown length {length!r}; known: minimal, noun-phrase")
     lost = Counter() if dropped is None else dropped
     lost["segments that do not occur"] += marked.lost
     page = _Page(marked.text)
@@ -102,7 +102,7 @@ class _Page:
         self.content = [is_content(text[a:b]) for a, b in self.words]
         self.owner: list[int | None] = [None] * len(self.words)
         self.units: list[tuple[int, int, str]] = []
-        # Terms and compounds that a noun phrase took in: nothing may cut them any more.
+        # Terms and compounds that a noun phrase absorbed: no later unit may overlap them.
         self.absorbed: list[tuple[int, int]] = []
         self.starts = [word.start for word in self.words]
 
@@ -182,7 +182,7 @@ class _Page:
             self.claim(first, last, layer)
 
     def pieces(self, phrase: Span) -> Iterator[tuple[int, int]]:
-        """What a noun phrase leaves between gold units, function words and punctuation."""
+        """The parts of a noun phrase between gold units, function words and punctuation."""
         first, last = self.rows(phrase)
         run = first
         for row in range(first, last + 1):
@@ -194,7 +194,7 @@ class _Page:
             run = row + 1
 
     def _continues(self, row: int, last: int) -> bool:
-        """Content, or a sign that holds two words together without a space."""
+        """Whether it is content, or a sign that joins two words without a space."""
         if self.content[row]:
             return True
         word = self.words[row]
@@ -206,7 +206,7 @@ class _Page:
         return glued and self.text[word.start : word.end] in "-‐‑–/+·'’."
 
     def claim_rest(self, first: int, last: int, layer: str) -> None:
-        """What is still free of a noun phrase, if it is two words or more."""
+        """The free parts of a noun phrase that are two words or more."""
         run = first
         for row in range(first, last + 1):
             if row < last and self.owner[row] is None:

@@ -1,4 +1,4 @@
-"""The CRF on labelled texts and frozen states: eq:seg_loss, as negative log-likelihood a token."""
+"""The CRF on labelled texts and frozen states: eq:seg_loss per token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hplus.train.loop import Schedule, fit
 from hplus.types import I64, U8
 from hplus.units.partition import begins_of_tags
 
-# Tokens of a batch, padding included: a few milliseconds of matrix products.
+# Tokens in a batch, padding included: a few milliseconds of matrix products.
 BATCH = 8_192
 
 
@@ -38,13 +38,12 @@ def train_crf(
     *,
     hidden: int,
     schedule: Schedule,
-    folder: Path,
-    name: str,
+    file: Path,
 ) -> tuple[CRF, list[dict[str, float]]]:
-    """The CRF of the best epoch, and the curve: loss a token and F1 of units on `validation`."""
+    """The CRF of the best epoch, and the curve: loss per token and F1 of units on `validation`."""
     for what, some in (("training", training), ("validation", validation)):
         if len(some.tags) == 0:
-            raise InputError(f"the {what} labels have no text with tokens")
+            raise InputError(f"none of the texts with {what} labels has tokens")
     torch.manual_seed(schedule.seed)
     module = LinearChainCRF(training.states.shape[1], hidden)
     batches = _batches(training.offsets)
@@ -67,9 +66,7 @@ def train_crf(
     digest = hashlib.sha256()
     for part in (training, validation):
         digest.update(part.tags.tobytes() + part.offsets.tobytes() + part.states[:64].tobytes())
-    curve = fit(
-        module, batches, loss, validate, schedule, folder, name=name, data=digest.hexdigest()
-    )
+    curve = fit(module, batches, loss, validate, schedule, file, data=digest.hexdigest())
     return module.to_numpy(), curve
 
 
@@ -83,7 +80,7 @@ def units_f1(crf: CRF, tagged: Tagged) -> float:
 
 
 def _long_units(tags: U8, offsets: I64) -> I64:
-    """First and last token of each longer unit, as one number."""
+    """First token and length of each longer unit, as one number."""
     starts = np.flatnonzero(begins_of_tags(tags, offsets))
     ends = np.append(starts[1:], len(tags))
     longer = ends - starts > 1
@@ -91,7 +88,7 @@ def _long_units(tags: U8, offsets: I64) -> I64:
 
 
 def _batches(offsets: I64) -> list[I64]:
-    """Texts of like length together, about BATCH tokens each; texts without tokens are left out."""
+    """Texts of similar length together, at most BATCH tokens; texts without tokens are left out."""
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 0]

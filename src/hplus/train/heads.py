@@ -15,7 +15,7 @@ import numpy as np
 from hplus.errors import InputError
 from hplus.heads.crf import CRF
 from hplus.heads.importance import ImportanceHead
-from hplus.states_file import cut, stored_states
+from hplus.states_file import stored_states, unit_begins
 from hplus.teach.align import tags_of_units
 from hplus.teach.labels import Labelled
 from hplus.train.crf import Tagged, train_crf
@@ -55,30 +55,32 @@ def train_heads(
     training = tagged(model, labels, cache)
     validation = tagged(model, dev_labels, cache)
     crf, curve = train_crf(
-        training, validation, hidden=hidden, schedule=schedule, folder=folder, name="crf"
+        training, validation, hidden=hidden, schedule=schedule, file=folder / "crf.safetensors"
     )
     curves = {"crf": curve}
     if pairs is None:
         return Heads(crf, None, curves)
-    queries = stored_states(model, pairs.queries, cache, progress="encoding queries")
+    queries = stored_states(model, pairs.queries, cache, side="query", progress="encoding queries")
     documents = stored_states(model, pairs.documents, cache, progress="encoding passages")
-    # Every query once: the order of the files must not decide what is held out.
+    # Shuffled: the order of the files must not decide what is held out.
     order = np.random.default_rng(schedule.seed).permutation(len(pairs.queries))
-    groups = make_groups(queries, documents, cut(crf, queries), cut(crf, documents), pairs.groups)
+    groups = make_groups(
+        queries, documents, unit_begins(crf, queries), unit_begins(crf, documents), pairs.groups
+    )
     shuffled = [groups[row] for row in order if len(groups[row].query)]
     if len(shuffled) < 2:
-        raise InputError(f"{len(shuffled)} of the queries have tokens; two or more are needed")
+        raise InputError(f"expected two queries with tokens or more, got {len(shuffled)}")
     head, curves["importance"] = train_importance(
         shuffled,
         validation=max(1, int(VALIDATION_SHARE * len(shuffled))),
         schedule=schedule,
-        folder=folder,
+        file=folder / "importance.safetensors",
     )
     return Heads(crf, head, curves)
 
 
 def tagged(model: HPlus, labels: Mapping[str, Sequence[Labelled]], cache: Path) -> Tagged:
-    """Labels and states side by side; sources are cached one by one, so that they can be shared."""
+    """Labels with their states; each source is cached by itself, so that runs can share it."""
     states, tags, lengths = [], [], []
     for source, items in labels.items():
         texts = [item.text for item in items]

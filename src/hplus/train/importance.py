@@ -2,7 +2,7 @@
 
 The states are frozen, so everything but the importance is a constant that is computed once: the
 best similarity of each query unit with each document of its group, and which tokens of a document
-the query shares. What is left to learn is one vector and a bias, in seconds an epoch.
+the query shares. What is left to learn is one vector and a bias, in seconds per epoch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hplus.train.losses.lexical import lexical_scores
 from hplus.train.losses.ranking import nce
 from hplus.types import F32, I32, I64, Bool
 from hplus.units.partition import partition
-from hplus.units.pool import pool
+from hplus.units.vectors import unit_vectors
 
 BATCH = 64
 TAU_INTERACTION = 0.05
 TAU_LEXICAL = 0.3
-# Ranking spreads weights as far as its own negatives reward; the square root of what it learns
-# serves other collections better (experiments/LOG.md). So the losses see the square: of u(t) the
-# lexical one, of a(s), the sum that search uses, the interaction.
+# Ranking spreads the weights as far as its own negatives reward; the square root of what it learns
+# serves other collections better (experiments/LOG.md). So the losses see squares: the lexical loss
+# that of u(t), the interaction that of a(s), the sum that search uses.
 SHARPNESS = 2
 # The interaction changes little with the weights and would be drowned by the lexical loss.
 INTERACTION = 5.0
@@ -46,9 +46,9 @@ BIAS = 0.5413249
 class Group:
     """One query with its documents, the positive first.
 
-    query f16[n, d], query_ids [n], unit [n]: its tokens; best [m, g]: of each query unit the
-    largest similarity with each document; document f16[k, d], document_ids [k], place [k]: the
-    tokens, of the document at `place`, whose ids the query has.
+    query f16[n, d], query_ids [n], unit [n]: its tokens; best [m, g]: the largest similarity of
+    each query unit with each document; document f16[k, d], document_ids [k], place [k]: the tokens
+    of the document at `place` whose ids the query has.
     """
 
     query: Tensor
@@ -74,7 +74,7 @@ class _Head(nn.Module):
 
 
 def train_importance(
-    groups: Sequence[Group], *, validation: int, schedule: Schedule, folder: Path
+    groups: Sequence[Group], *, validation: int, schedule: Schedule, file: Path
 ) -> tuple[ImportanceHead, list[dict[str, float]]]:
     """The head of the best epoch and its curve; the last `validation` groups are not trained on."""
     module = _Head(groups[0].query.shape[1])
@@ -103,16 +103,7 @@ def train_importance(
     digest = hashlib.sha256()
     for group in groups:
         digest.update(group.best.numpy().tobytes() + group.query_ids.numpy().tobytes())
-    curve = fit(
-        module,
-        batches,
-        loss,
-        validate,
-        schedule,
-        folder,
-        name="importance",
-        data=digest.hexdigest(),
-    )
+    curve = fit(module, batches, loss, validate, schedule, file, data=digest.hexdigest())
     weight: F32 = module.read.weight.detach()[0].numpy().astype(np.float32)
     return ImportanceHead(weight, float(module.read.bias.detach())), curve
 
@@ -124,7 +115,7 @@ def make_groups(
     document_begins: Bool,
     groups: I64,
 ) -> list[Group]:
-    """All that training needs of each query, from frozen states and a partition into units."""
+    """What training needs for each query, from frozen states and a partition into units."""
     made: list[Group] = []
     pooled = [_one(documents, document_begins, row)[2] for row in range(len(documents.tokens))]
     d_offsets = documents.tokens.offsets
@@ -165,16 +156,16 @@ def _one(stored: StoredStates, begins: Bool, row: int) -> tuple[I32, F16, F32, I
     """Token ids, inner states, unit vectors and the unit of each token of one text."""
     first, last = stored.tokens.offsets[row], stored.tokens.offsets[row + 1]
     states = stored.states[first:last].astype(np.float32)
-    cut = partition(begins[first:last], np.array([0, last - first]))
+    units = partition(begins[first:last], np.array([0, last - first]))
     unit = np.cumsum(begins[first:last], dtype=np.int64) - 1
     inner = stored.inner[first:last]
-    return stored.tokens.ids[first:last], inner, pool(states, cut, states.shape[1]), unit
+    return stored.tokens.ids[first:last], inner, unit_vectors(states, units, states.shape[1]), unit
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Groups side by side: padded, but for the states of document tokens, which stay flat and find
-    their place [b, g, k] by number."""
+    """Groups side by side, padded; only the states of document tokens stay flat, and `position`
+    says where each belongs in [b, g, k]."""
 
     query: Tensor
     inside: Tensor

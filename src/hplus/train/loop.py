@@ -1,8 +1,8 @@
 """The training loop of a small head: seeded, resumable, with a validation curve.
 
-After every epoch the parameters, the optimiser's moments and the curve are on disk, and an epoch's
-order depends on seed and number of the epoch alone; so a run that was interrupted ends with the
-very weights of one that was not.
+After every epoch the parameters, the optimiser's moments and the curve are on disk, and the order
+of batches depends only on the seed and the epoch's number; so an interrupted run ends with exactly
+the weights of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from hplus.errors import InputError
+from hplus.files import writing
 from hplus.progress import show_progress
 
 Batch = TypeVar("Batch")
@@ -26,7 +27,7 @@ Batch = TypeVar("Batch")
 
 @dataclass(frozen=True)
 class Schedule:
-    """epochs at most; patience: epochs without a better validation value before it stops."""
+    """epochs: at most; patience: epochs without a better validation loss before training stops."""
 
     epochs: int = 20
     learning_rate: float = 2e-3
@@ -41,27 +42,25 @@ def fit(
     loss: Callable[[Batch], Tensor],
     validate: Callable[[], dict[str, float]],
     schedule: Schedule,
-    folder: Path,
+    file: Path,
     *,
-    name: str,
     data: str = "",
 ) -> list[dict[str, float]]:
     """Train in place to the best validation loss ("loss" of `validate`, smaller is better).
 
-    Returns the curve, a row an epoch; `folder` keeps `name`.safetensors between runs and must not
-    hold that of another schedule, module or `data` (a hash of what is learned from).
+    Returns the curve, one row per epoch. `file` (.safetensors) keeps the state between runs; it
+    must not come from another schedule, module or `data` (a hash of the training data).
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(schedule.seed)
     optimiser = torch.optim.AdamW(
         module.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay
     )
     steps = max(1, schedule.epochs * len(batches))
-    state_file = folder / f"{name}.safetensors"
     shapes = {key: list(value.shape) for key, value in module.state_dict().items()}
     run = {**asdict(schedule), "batches": len(batches), "shapes": shapes, "data": data}
-    curve, best = _resume(module, optimiser, state_file, run)
-    with show_progress(f"training {name}", schedule.epochs * len(batches)) as bar:
+    curve, best = _resume(module, optimiser, file, run)
+    with show_progress(f"training {file.stem}", schedule.epochs * len(batches)) as bar:
         bar.advance(len(curve) * len(batches))
         while len(curve) < schedule.epochs and not _is_over(curve, schedule.patience):
             epoch = len(curve)
@@ -84,7 +83,7 @@ def fit(
             if all(row["loss"] < earlier["loss"] for earlier in curve):
                 best = {name: p.detach().clone() for name, p in module.state_dict().items()}
             curve.append(row)
-            _save(module, optimiser, best, curve, run, state_file)
+            _save(module, optimiser, best, curve, run, file)
     module.load_state_dict(best)
     module.eval()
     return curve
@@ -111,7 +110,7 @@ def _save(
     run: dict[str, object],
     state_file: Path,
 ) -> None:
-    """One file, so that weights and curve cannot be of different epochs."""
+    """One file, so that weights and curve always belong to the same epoch."""
     tensors = {f"now.{name}": p for name, p in module.state_dict().items()}
     tensors |= {f"best.{name}": p for name, p in best.items()}
     for number, moments in optimiser.state_dict()["state"].items():
@@ -120,9 +119,8 @@ def _save(
         {key: value.detach().clone().contiguous() for key, value in tensors.items()},
         metadata={"run": json.dumps(run), "curve": json.dumps(curve)},
     )
-    draft = state_file.with_suffix(".draft")
-    draft.write_bytes(data)
-    draft.replace(state_file)
+    with writing(state_file) as file:
+        file.write(data)
 
 
 def _resume(
@@ -143,8 +141,8 @@ def _resume(
     if other:
         differences = ", ".join(f"{key} {note['run'].get(key)}, not {run[key]}" for key in other)
         raise InputError(
-            f"{state_file} is of another run ({differences}); "
-            "delete it to begin anew, or choose another folder"
+            f"{state_file} belongs to another run ({differences}); "
+            "delete it to start again, or choose another folder"
         )
 
     def part(prefix: str) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Training pairs: read, sampled, kept apart from evaluation sets, with hard negatives from BM25."""
+"""Training pairs: read, sampled, without near duplicates of evaluation texts, with negatives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.search.bm25 import BM25
+from hplus.evaluate.bm25 import BM25
 from hplus.teach.duplicates import Collection, near_duplicates
-from hplus.teach.sources import read_rows
+from hplus.teach.marked import read_rows
 from hplus.types import I64
 
-# Negatives are drawn from this many of BM25's best: the very best are often unmarked answers.
+# Hard negatives are drawn from this many of BM25's best; the very best are often unmarked answers.
 NEGATIVES_FROM = 50
 # BM25's negatives share the query's rare words, and alone would teach that rare words mean little;
-# random ones teach that they mean much. As in a search, most documents are of the second kind.
+# random ones teach the opposite. As in a search, most documents are of the second kind.
 HARD, RANDOM = 4, 12
 
 
@@ -30,7 +30,7 @@ class Pairs:
     documents: list[str]
     groups: I64
     report: dict[str, dict[str, int]]
-    """Per file: rows read, sampled, and kept after near duplicates of evaluation texts."""
+    """Per file: rows read, sampled, and kept after removing near duplicates."""
 
 
 def read_pairs(
@@ -44,8 +44,8 @@ def read_pairs(
 ) -> Pairs:
     """At most `sample` pairs of each file (`{"query", "positive"}` a line), chosen by the seed.
 
-    A pair goes if its query or its passage nearly duplicates a text of `apart_from`. Each query
-    gets `hard` negatives from BM25 and `others` at random.
+    A pair is left out if its query or its passage nearly duplicates a text of `apart_from`. Each
+    query gets `hard` negatives from BM25 and `others` at random.
     """
     rows: list[tuple[str, str]] = []
     report: dict[str, dict[str, int]] = {}
@@ -66,9 +66,7 @@ def read_pairs(
         }
         rows += kept
     if len(rows) < 2:
-        raise InputError(
-            f"{len(rows)} pairs are left of {len(files)} files; two or more are needed"
-        )
+        raise InputError(f"expected two pairs or more, got {len(rows)} from {len(files)} files")
     documents = list(dict.fromkeys(positive for _, positive in rows))
     number = {text: i for i, text in enumerate(documents)}
     queries = [query for query, _ in rows]
@@ -80,7 +78,7 @@ def read_pairs(
 def _with_negatives(
     queries: list[str], documents: list[str], positive: I64, hard: int, others: int, seed: int
 ) -> I64:
-    """The positive, hard and random negatives; none is a positive of the same query elsewhere."""
+    """The positive, then negatives that are not a positive of the same query in another row."""
     answers: dict[str, set[int]] = {}
     for query, document in zip(queries, positive.tolist(), strict=True):
         answers.setdefault(query, set()).add(document)

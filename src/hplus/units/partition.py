@@ -1,8 +1,8 @@
 """BIO tags -> a complete partition of the tokens into units.
 
-A partition is one boolean per token, `begins`: True where a unit begins. Every grouping rule,
-learned or control, gives that, and so does the terminology override; nothing can be lost, since
-every token belongs to the unit that began last.
+A partition is one boolean per token, `begins`: True where a unit begins. The CRF, every rule and
+the terminology override all give that. Nothing can be lost, since every token belongs to the unit
+that began last.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 *drop* is the paper's: the top B units by importance stay. *merge* is ours: the units are
 clustered into B groups, each the mean of its members by the square root of their importance, and
 nothing is lost: eq:importance_preservation holds under any budget. *ward* takes plain means of the
-same clusters; on single tokens that is the token pooling of other late-interaction libraries, the
-rival every table needs.
+same clusters; on single tokens that is the token pooling of other late-interaction libraries, which
+every table compares with.
 
 Units always come out in order of importance, largest first, ties by position; so, with drop, a
 smaller budget is a prefix.
@@ -20,8 +20,18 @@ from typing import Literal
 import numpy as np
 
 from hplus.errors import BudgetError
-from hplus.types import F32, F64, I32, I64, Bool, Encoded, item_of_row, offsets_of, rows_of
-from hplus.units.pool import normalise, segment_sums
+from hplus.types import (
+    F32,
+    F64,
+    I64,
+    Bool,
+    Encoded,
+    Units,
+    concatenate_ragged,
+    item_of_row,
+    offsets_of,
+)
+from hplus.units.vectors import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
 
@@ -31,8 +41,10 @@ class Budget:
     """At most `count` units, or as many as reach `share` of the importance, or both
     (count as cap); None and None keep everything.
 
-    >>> Budget(16, policy="merge")
-    >>> Budget(64, share=0.9)
+    >>> print(Budget(16, policy="merge"))
+    merge to 16 units
+    >>> print(Budget(64, share=0.9))
+    drop to 64 units or 90% of importance
     """
 
     count: int | None = None
@@ -41,11 +53,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.count is not None and (type(self.count) is not int or self.count < 1):
-            raise BudgetError(f"budget {self.count!r} asked; a budget is a count of 1 unit or more")
+            raise BudgetError(f"expected a budget of 1 unit or more, got {self.count!r}")
         if self.share is not None and not (isinstance(self.share, Real) and 0 < self.share <= 1):
-            raise BudgetError(f"share {self.share!r} asked; a share of importance lies in (0, 1]")
+            raise BudgetError(f"expected a share of importance in (0, 1], got {self.share!r}")
         if self.policy not in ("drop", "merge", "ward"):
-            raise BudgetError(f"policy {self.policy!r} asked; known: drop, merge, ward")
+            raise BudgetError(f"unknown policy {self.policy!r}; known: drop, merge, ward")
 
     def __str__(self) -> str:
         if self.count is None and self.share is None:
@@ -55,30 +67,15 @@ class Budget:
         return f"{self.policy} to {' or '.join(parts)}"
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Units after a budget, with the same fields as in `Encoded`."""
-
-    vectors: F32
-    weights: F32
-    offsets: I64
-    spans: I32
-    span_offsets: I64
-    dropped_weights: F32
-    dropped_offsets: I64
-    dropped_spans: I32
-    dropped_span_offsets: I64
-
-
 def order_of_importance(weights: F32, offsets: I64) -> I64:
     """Rows of each text sorted by falling weight, ties by position; texts stay in place."""
     return np.lexsort((-weights, item_of_row(offsets))).astype(np.int64)
 
 
 def within(budget: Budget, weights: F32, offsets: I64, lost: F64 | float = 0.0) -> Bool:
-    """Which units of a batch, already in order of importance, the budget pays for.
+    """Which units of a batch, already in order of importance, fit the budget.
 
-    lost f64[n]: importance of units that an earlier budget dropped; a share is one of all.
+    lost f64[n]: importance of units that an earlier budget dropped; a share refers to the total.
     """
     text = item_of_row(offsets)
     paid = np.ones(len(weights), np.bool_)
@@ -92,103 +89,54 @@ def within(budget: Budget, weights: F32, offsets: I64, lost: F64 | float = 0.0) 
     return paid
 
 
-def spend(
-    budget: Budget,
-    vectors: F32,
-    weights: F32,
-    spans: I32,
-    offsets: I64,
-    joins: dict[int, I64] | None = None,
-) -> Kept:
-    """Units in reading order, one span each -> what the budget keeps, in order of importance.
+def spend(budget: Budget, units: Units, joins: dict[int, I64] | None = None) -> tuple[Units, Units]:
+    """Units in reading order -> what the budget keeps and what it drops, by importance.
 
-    joins: filled with how the units of each text cluster. Where several budgets are tried on the
-    same units, the dictionary of the first spares the others the work.
+    joins: a dictionary to be filled with how the units of each text cluster. Pass the same one for
+    several budgets on the same units, and they are clustered once.
     """
-    order = order_of_importance(weights, offsets)
-    vectors, weights, spans = vectors[order], weights[order], spans[order]
-    one_each = np.arange(len(weights) + 1, dtype=np.int64)
-    paid = within(budget, weights, offsets)
+    units = units.rows(order_of_importance(units.weights, units.offsets), units.offsets)
+    paid = within(budget, units.weights, units.offsets)
     if budget.policy == "drop" or bool(paid.all()):
-        return _drop(paid, vectors, weights, offsets, spans, one_each)
-    counts = np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
-    return _regroup(budget.policy, counts, vectors, weights, offsets, spans, one_each, joins)
+        return top_b(units, paid)
+    return merge(units, _counted(paid, units.offsets), budget.policy, joins), _none(len(units))
 
 
-def bring_to(counts: I64, policy: Policy, kept: Kept, joins: dict[int, I64] | None = None) -> Kept:
+def bring_to(
+    counts: I64, policy: Policy, units: Units, joins: dict[int, I64] | None = None
+) -> Units:
     """Units of each text, in order of importance, brought to at most counts[text] of them."""
-    units = (kept.vectors, kept.weights, kept.offsets, kept.spans, kept.span_offsets)
-    text = item_of_row(kept.offsets)
-    paid = np.arange(len(text)) - kept.offsets[text] < counts[text]
+    text = item_of_row(units.offsets)
+    paid = np.arange(len(text)) - units.offsets[text] < counts[text]
     if policy == "drop" or bool(paid.all()):
-        return _drop(paid, *units)
-    return _regroup(policy, np.minimum(counts, np.diff(kept.offsets)), *units, joins)
+        return top_b(units, paid)[0]
+    return merge(units, np.minimum(counts, np.diff(units.offsets)), policy, joins)
 
 
-def narrow(encoded: Encoded, width: int) -> Encoded:
+def narrow(units: Units, width: int) -> Units:
     """The same units at a smaller width: a prefix of the columns, renormalised."""
-    stored = encoded.vectors.shape[1]
-    if not 1 <= width <= stored:
-        raise BudgetError(f"width {width} asked, but the encoding keeps {stored}; ask for less")
-    if width == stored:
-        return encoded
-    return replace(encoded, vectors=normalise(encoded.vectors[:, :width]))
-
-
-def _keep(encoded: Encoded, paid: Bool) -> Encoded:
-    """Only the units that are paid for; the others join those dropped before."""
-    kept = _drop(
-        paid,
-        encoded.vectors,
-        encoded.weights,
-        encoded.offsets,
-        encoded.spans,
-        encoded.span_offsets,
-    )
-    sums, _ = _sums(kept.weights, kept.offsets)
-    # What this budget leaves out weighs more than what an earlier one did: it comes first.
-    text = np.concatenate([item_of_row(kept.dropped_offsets), item_of_row(encoded.dropped_offsets)])
-    order = np.argsort(text, kind="stable")
-    lengths = np.concatenate(
-        [np.diff(kept.dropped_span_offsets), np.diff(encoded.dropped_span_offsets)]
-    )
-    rows, span_offsets = rows_of(offsets_of(lengths), order)
-    return replace(
-        encoded,
-        vectors=kept.vectors,
-        weights=kept.weights,
-        offsets=kept.offsets,
-        spans=kept.spans,
-        span_offsets=kept.span_offsets,
-        dropped_weights=np.concatenate([kept.dropped_weights, encoded.dropped_weights])[order],
-        dropped_offsets=kept.dropped_offsets + encoded.dropped_offsets,
-        dropped_spans=np.concatenate([kept.dropped_spans, encoded.dropped_spans])[rows],
-        dropped_span_offsets=span_offsets,
-        coverage=replace(encoded.coverage, kept=sums.astype(np.float32)),
-    )
+    if not 1 <= width <= units.width:
+        raise BudgetError(f"width {width} requested, but the encoding keeps {units.width}")
+    if width == units.width:
+        return units
+    return replace(units, vectors=normalise(units.vectors[:, :width]))
 
 
 def shrink(encoded: Encoded, budget: Budget) -> Encoded:
     """A stored encoding under a smaller budget by any policy, from its vectors alone.
 
-    Of an encoding that kept every unit, or dropped some, this is what a fresh encoding under the
-    budget gives.
+    If the encoding kept every unit or dropped some, the result equals a fresh encoding under the
+    budget.
     """
-    lost, _ = _sums(encoded.dropped_weights, encoded.dropped_offsets)
-    paid = within(budget, encoded.weights, encoded.offsets, lost)
-    if budget.policy == "drop" or bool(paid.all()):
-        return _keep(encoded, paid)
-    kept = _regroup(
-        budget.policy,
-        np.bincount(item_of_row(encoded.offsets)[paid], minlength=len(encoded)),
-        encoded.vectors,
-        encoded.weights,
-        encoded.offsets,
-        encoded.spans,
-        encoded.span_offsets,
-    )
-    merged = {name: value for name, value in vars(kept).items() if not name.startswith("dropped")}
-    return replace(encoded, **merged)
+    units, before = encoded.units, encoded.dropped
+    lost, _ = _sums(before.weights, before.offsets)
+    paid = within(budget, units.weights, units.offsets, lost)
+    if budget.policy != "drop" and not bool(paid.all()):
+        return replace(encoded, units=merge(units, _counted(paid, units.offsets), budget.policy))
+    kept, dropped = top_b(units, paid)
+    sums, _ = _sums(kept.weights, kept.offsets)
+    coverage = replace(encoded.coverage, kept=sums.astype(np.float32))
+    return replace(encoded, units=kept, dropped=_after(dropped, before), coverage=coverage)
 
 
 def join(vectors: F32) -> I64:
@@ -196,7 +144,7 @@ def join(vectors: F32) -> I64:
     of two others. Ward's method on cosine distances, as in sentence-transformers'
     HierarchicalTokenPooling and in PyLate after 1.3.4.
     """
-    # Imported here: most texts at hand fit their budget, and the import takes a third of a second.
+    # Imported here: most texts fit their budget, and the import takes a third of a second.
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
@@ -216,17 +164,12 @@ def cluster(joins: I64, count: int) -> I64:
     return groups
 
 
-def _regroup(
-    policy: Policy,
-    counts: I64,
-    vectors: F32,
-    weights: F32,
-    offsets: I64,
-    spans: I32,
-    span_offsets: I64,
-    joins: dict[int, I64] | None = None,
-) -> Kept:
-    """Units of each text -> counts[text] groups."""
+def merge(
+    units: Units, counts: I64, policy: Policy = "merge", joins: dict[int, I64] | None = None
+) -> Units:
+    """Units of each text -> counts[text] groups, each a mean of its members."""
+    vectors, weights, offsets = units.vectors, units.weights, units.offsets
+    spans, span_offsets = units.spans, units.span_offsets
     group = np.zeros(len(weights), np.int64)
     base = 0
     joins = {} if joins is None else joins
@@ -241,12 +184,12 @@ def _regroup(
         base += int(counts[text])
     group_offsets = offsets_of(counts)
 
-    # Full importance lets one rare word speak for its group, none lets function words: between.
+    # Full importance would let one rare word dominate its group, none the function words.
     pull = np.sqrt(weights) if policy == "merge" else np.ones_like(weights)
     by_member = np.argsort(group, kind="stable")
     members = np.searchsorted(group[by_member], np.arange(base + 1))
     means = normalise(segment_sums((vectors * pull[:, None])[by_member], members))
-    # A unit that is alone in its group stays what it is, to the last bit.
+    # A unit that is alone in its group stays as it is, to the last bit.
     alone = np.flatnonzero(np.diff(members) == 1)
     means[alone] = vectors[by_member[members[alone]]]
     totals = np.bincount(group, weights, minlength=base).astype(np.float32)
@@ -257,37 +200,44 @@ def _regroup(
     rank = np.empty(base, np.int64)
     rank[order] = np.arange(base)
     lengths = np.diff(span_offsets)
-    owner = np.repeat(rank[group], lengths)  # for every span the group that has it
+    owner = np.repeat(rank[group], lengths)  # the group of each span
     by_group = np.lexsort((spans[:, 0], owner))
-    return Kept(
+    return Units(
         vectors=means[order],
         weights=totals[order],
         offsets=group_offsets,
         spans=spans[by_group],
         span_offsets=offsets_of(np.bincount(owner, minlength=base)),
-        dropped_weights=np.empty(0, np.float32),
-        dropped_offsets=np.zeros(len(offsets), np.int64),
-        dropped_spans=np.empty((0, 2), np.int32),
-        dropped_span_offsets=np.zeros(1, np.int64),
     )
 
 
-def _drop(
-    paid: Bool, vectors: F32, weights: F32, offsets: I64, spans: I32, span_offsets: I64
-) -> Kept:
-    text = item_of_row(offsets)
-    lengths = np.diff(span_offsets)
-    of_paid = np.repeat(paid, lengths)
-    return Kept(
-        vectors=vectors[paid],
-        weights=weights[paid],
-        offsets=offsets_of(np.bincount(text[paid], minlength=len(offsets) - 1)),
-        spans=spans[of_paid],
-        span_offsets=offsets_of(lengths[paid]),
-        dropped_weights=weights[~paid],
-        dropped_offsets=offsets_of(np.bincount(text[~paid], minlength=len(offsets) - 1)),
-        dropped_spans=spans[~of_paid],
-        dropped_span_offsets=offsets_of(lengths[~paid]),
+def top_b(units: Units, paid: Bool) -> tuple[Units, Units]:
+    """eq:topb_selection: the units within the budget, and the others without their vectors."""
+    kept = units.rows(np.flatnonzero(paid), offsets_of(_counted(paid, units.offsets)))
+    bare = replace(units, vectors=units.vectors[:, :0])
+    return kept, bare.rows(np.flatnonzero(~paid), offsets_of(_counted(~paid, units.offsets)))
+
+
+def _after(dropped: Units, before: Units) -> Units:
+    """Units that two budgets dropped, text by text. The later budget's weigh more: they lead."""
+    both = concatenate_ragged([dropped, before])
+    text = np.concatenate([item_of_row(dropped.offsets), item_of_row(before.offsets)])
+    return both.rows(np.argsort(text, kind="stable"), dropped.offsets + before.offsets)
+
+
+def _counted(paid: Bool, offsets: I64) -> I64:
+    """How many units of each text are marked."""
+    return np.bincount(item_of_row(offsets)[paid], minlength=len(offsets) - 1)
+
+
+def _none(texts: int) -> Units:
+    """No units of so many texts."""
+    return Units(
+        np.empty((0, 0), np.float32),
+        np.empty(0, np.float32),
+        np.zeros(texts + 1, np.int64),
+        np.empty((0, 2), np.int32),
+        np.zeros(1, np.int64),
     )
 
 

@@ -1,27 +1,25 @@
-"""Terminology overrides ("the trie"): terms of a list that always are one unit.
+"""Terminology overrides ("the trie"): terms of a list that are always one unit.
 
-A term is looked for in the text itself, leftmost-longest, without overlap and on word edges, and
-the characters it covers become one unit whatever the tagger said. Text and terms are first
+Terms are searched for in the text itself, leftmost-longest, without overlap and on word edges, and
+the characters a term covers become one unit, whatever the tagger says. Text and terms are first
 brought to one spelling: compatibility-decomposed and case-folded, white space and dashes
 unified, invisible characters ignored; matches are reported in characters of the original text.
 All-capital abbreviations ("AIDS", "COX-2") keep their case, so that "aids" stays a verb.
 
-`find` equals the naive rule "from left to right, take the longest term that stands here with
-edges on both sides". An automaton that is leftmost-longest by itself does not do: where the
-longest term fails its edges ("cold" in "colds"), it has thrown the shorter one away. So all
-overlapping matches are asked for, and filtered.
+`find` equals the naive rule "from left to right, take the longest term that has a word edge on
+both sides". A leftmost-longest automaton does not give that: where the longest term ends inside a
+word ("common cold" in "common colds"), it has already discarded the shorter one. So the automaton
+reports all overlapping matches, and they are filtered here.
 
 Cost: 170,000 terms load in 2 to 3 s; an abstract then takes about 0.2 ms.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -30,7 +28,8 @@ from pathlib import Path
 import numpy as np
 from ahocorasick_rs import AhoCorasick
 
-from hplus.errors import TermsError
+from hplus.errors import InputError, TermsError
+from hplus.files import numbered_lines
 from hplus.types import Bool, Tokens
 from hplus.units.words import HAN, IGNORABLE, KANA, cluster_pattern, is_mark
 
@@ -41,8 +40,8 @@ _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
 _SURROUNDING = re.compile(f"\\A[\\s{IGNORABLE}]+|[\\s{IGNORABLE}]+\\Z")
 # ASCII text without these folds character by character: offsets stay as they are.
 _UNEVEN_SPACE = re.compile(r"[\t-\r\x1c-\x1f]|  ")
-# Dashes and minus as hyphen, typographic apostrophe as the typewriter's. Lone surrogates (as JSON
-# can bring) have no UTF-8, which the automaton needs.
+# Dashes and minus become a hyphen, the typographic apostrophe a plain one. Lone surrogates, which
+# JSON may contain, cannot be encoded as UTF-8, which the automaton needs.
 _ALIKE = dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-")
 _ALIKE |= {0x2019: "'"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -90,7 +89,7 @@ class Terms:
         return f"Terms({len(self):,} terms, {self.fingerprint[:12]})"
 
     def find(self, text: str) -> list[tuple[int, int, int]]:
-        """Where terms stand: (start, end, index into `patterns`), in characters of `text`.
+        """Where terms occur: (start, end, index into `patterns`), in characters of `text`.
 
         >>> Terms(["5 mg", "mg"]).find("0.5 mg or 5 mg")
         [(4, 6, 1), (10, 14, 0)]
@@ -98,7 +97,7 @@ class Terms:
         folded = fold(text)
         raw = self._automaton.find_matches_as_indexes(folded.text, overlapping=True)
         at_edges = [
-            # A spelling in capitals goes before the same letters in any case.
+            # Of the same letters, the all-capital term comes first.
             (start, -end, self._exact[index] is None, index)
             for index, start, end in raw
             if folded.is_edge(start) and folded.is_edge(end)
@@ -116,40 +115,27 @@ class Terms:
 
 
 def read_terms(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 file (plain or gzip), stripped, without the blank ones."""
-    try:
-        data = Path(path).read_bytes()
-        if data.startswith(b"\x1f\x8b"):
-            data = gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TermsError(f"{path}: damaged gzip file ({error}); compress it again") from error
-    except OSError as error:
-        raise TermsError(
-            f"{path}: cannot read the terms ({error.strerror}); give a file with one term per line"
-        ) from error
+    """The lines of a UTF-8 file (plain or gz), stripped, without the blank ones."""
     terms = []
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
-        try:
-            term = line.decode().strip()
-        except UnicodeDecodeError as error:
-            raise TermsError(
-                f"{path}, line {number}: byte {error.start + 1} is not UTF-8; "
-                "save the file as UTF-8"
-            ) from error
-        if complaint := _complaint(term):
-            raise TermsError(f"{path}, line {number}: {complaint}")
-        if term:
-            terms.append(term)
+    try:
+        for number, line in numbered_lines(Path(path)):
+            term = line.strip()
+            if complaint := _complaint(term):
+                raise TermsError(f"{path}:{number}: {complaint}")
+            if term:
+                terms.append(term)
+    except InputError as error:
+        raise TermsError(f"{error}; expected UTF-8 text, one term per line") from None
     if not terms:
-        raise TermsError(f"{path}: no terms in it; expected one term per line")
+        raise TermsError(f"{path} has no terms; expected one term per line")
     return terms
 
 
 def override(begins: Bool, tokens: Tokens, terms: Terms) -> Bool:
     """The partition `begins bool[T]` with every matched term made exactly one unit.
 
-    The tokens that a match touches are its unit, the straddling ones included; one that two
-    matches touch belongs to the first. What is left of units cut through stays a unit.
+    All tokens that a match touches become its unit; a token that two matches touch belongs to the
+    first. What a match leaves of another unit stays a unit.
 
     >>> from hplus.types import offsets_of
     >>> spans = np.array([[0, 4], [5, 6], [7, 15], [16, 20]], np.int32)
@@ -163,7 +149,7 @@ def override(begins: Bool, tokens: Tokens, terms: Terms) -> Bool:
         if not matches:
             continue
         rows = np.arange(tokens.offsets[number], tokens.offsets[number + 1])
-        # Zero-width tokens overlap nothing, and may carry any position.
+        # Zero-width tokens overlap nothing, and their position means nothing.
         rows = rows[tokens.spans[rows, 0] < tokens.spans[rows, 1]]
         bounds = np.array([match[:2] for match in matches])
         firsts = np.searchsorted(tokens.spans[rows, 1], bounds[:, 0], side="right").tolist()
@@ -184,11 +170,11 @@ def override(begins: Bool, tokens: Tokens, terms: Terms) -> Bool:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A text brought to one spelling, and the way back, cluster by cluster.
+    """A text brought to one spelling, and the way back to the original, cluster by cluster.
 
-    Of each folded character: `starts` and `ends`, where its cluster begins or ends in the
-    original (-1 where the folded character is not the cluster's first or last); `bases`, the
-    base character of its cluster, which decides about word edges.
+    For each folded character, `starts` and `ends` say where its cluster begins and ends in the
+    original (-1 if the character is not the cluster's first or last), and `bases` holds the base
+    character of its cluster, which decides about word edges.
     """
 
     text: str
@@ -207,7 +193,7 @@ class Folded:
         return not self._in_number(position)
 
     def _in_number(self, position: int) -> bool:
-        """Whether it is beside the point (or comma) of a number: 0|.5 or 0.|5."""
+        """Whether it is next to the point (or comma) of a number: 0|.5 or 0.|5."""
         text = self.text
         point = position if text[position] in ".," else position - 1
         return (
@@ -255,8 +241,8 @@ def fold(text: str, *, case: bool = True) -> Folded:
 def _pieces() -> re.Pattern[str]:
     """A plain stretch, which folds character by character; or a cluster.
 
-    Plain are ASCII and common Han words with single spaces between, less a last character that
-    may have marks: any character that follows and is not plain could be one.
+    A plain stretch is ASCII and common Han words with single spaces between them. If a character
+    that is not plain follows, the last one is left out, since what follows may be a mark on it.
     """
     word = "[!-~\u4e00-\u9fff]+"
     plain = f"{word}(?: {word})*(?![^\\x00-\\x7f\u4e00-\u9fff])"
@@ -265,7 +251,7 @@ def _pieces() -> re.Pattern[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _fold_cluster(cluster: str, case: bool) -> tuple[str, str]:
-    """The folded cluster, and its base character; both empty where there is nothing to see."""
+    """The folded cluster and its base character; both empty if the cluster is invisible."""
     visible = _IGNORABLE.sub("", cluster)
     if visible.isspace():
         return " ", " "

@@ -1,12 +1,12 @@
 """Words of a text as character spans, in any script.
 
-The word controls of the paper cut at white space (`whitespace_words`); that leaves "mg)," a word
-and all of a Chinese text one. `words` cuts finer: runs of letters and digits, everything else
-that is not white space on its own, Han text by a dictionary (rjieba) or by character. Spans are
-in order, never overlap and cover every non-space character exactly once.
+The paper's word control splits at white space (`whitespace_words`), which makes "mg)," a word and
+a whole Chinese text another. `words` is finer: a run of letters and digits is a word, any other
+sign that is not white space is a word of its own, and Han text is divided by a dictionary (rjieba)
+or by character. Spans are in order, never overlap and cover every non-space character once.
 
-What one reads as one character may be several: a base with combining marks, an emoji with
-modifiers and joiners. Such a *cluster* is never cut, here or in `hplus.units.terms`.
+What a reader sees as one character may be several: a base with combining marks, an emoji with
+modifiers and joiners. Such a *cluster* is never divided, here or in `hplus.units.terms`.
 
 Cost: one pass of a regular expression, about half a millisecond for an abstract; rjieba loads
 its dictionary once, at the first Han character.
@@ -44,7 +44,7 @@ _FLAG_LETTER = "\U0001f1e6-\U0001f1ff"
 
 _HAN = re.compile(f"[{HAN}]")
 _NOT_SPACE = re.compile(r"\S+")
-# What `_word` comes to where there is nothing but ASCII: most texts, at a third of the time.
+# `_word` for text that is all ASCII, as most is; it takes a third of the time.
 _ASCII_WORD = re.compile(
     r"[A-Za-z0-9]+(?:(?:'(?<=[A-Za-z].)(?=[A-Za-z])|[.,](?<=\d.)(?=\d))[A-Za-z0-9]+)*|\S"
 )
@@ -61,7 +61,7 @@ def is_mark(character: str) -> bool:
 
 @cache
 def _extenders() -> str:
-    """The class of characters that never stand alone: marks, and what nobody sees."""
+    """The class of characters that never stand alone: marks and invisible characters."""
     # Planes 2 to 13 hold Han characters or nothing; the marks of plane 14 are ignorable anyway.
     marks = [character for character in map(chr, range(0x20000)) if is_mark(character)]
     # Half-width voiced sound marks are letters to Unicode, but decompose into marks.
@@ -104,8 +104,8 @@ def _word() -> re.Pattern[str]:
 def words(text: str, *, han: Literal["jieba", "characters"] = "jieba") -> list[Span]:
     """The words of a text; hyphens, punctuation and emoji are words of their own.
 
-    `han="jieba"` cuts Han text by dictionary (extra `zh`), `"characters"` into single characters.
-    Kana are cut from Han by that dictionary, but among themselves stay one run.
+    Han text is divided by dictionary (`han="jieba"`, extra `zh`) or into single characters.
+    That dictionary separates Kana from Han; a run of Kana stays one word.
 
     >>> text = "Don't take 0.5 mg anti-TNF."
     >>> [text[start:end] for start, end in words(text)]
@@ -121,15 +121,15 @@ def words(text: str, *, han: Literal["jieba", "characters"] = "jieba") -> list[S
     for match in _word().finditer(text):
         start, end = match.span()
         if match["run"] and _HAN.search(text, start, end):
-            for cut in _han_cuts(match[0], han):
-                spans.append(Span(start, match.start() + cut))
-                start = match.start() + cut
+            for place in _han_starts(match[0], han):
+                spans.append(Span(start, match.start() + place))
+                start = match.start() + place
         spans.append(Span(start, end))
     return spans
 
 
 def whitespace_words(text: str) -> list[Span]:
-    """What stands between white space, as the paper's word control cuts.
+    """The stretches between white space, which are the paper's word control.
 
     >>> whitespace_words("0.5 mg (daily)")
     [Span(start=0, end=3), Span(start=4, end=6), Span(start=7, end=14)]
@@ -137,20 +137,20 @@ def whitespace_words(text: str) -> list[Span]:
     return [Span(*match.span()) for match in _NOT_SPACE.finditer(text)]
 
 
-def _han_cuts(run: str, han: str) -> Iterator[int]:
+def _han_starts(run: str, han: str) -> Iterator[int]:
     """Positions inside a run of letters and digits, some of them Han, at which a word begins.
 
-    The run goes to the dictionary whole, for it knows words like B超 and AA制; but only its cuts
-    next to a Han character count: it would take accented or Korean letters apart.
+    The dictionary sees the whole run, since it knows words like B超 and AA制; but only where it
+    divides next to a Han character counts: it would take accented or Korean letters apart.
     """
     ends = _jieba_ends(run) if han == "jieba" else range(1, len(run))
     extenders = frozenset(match.start() for match in _extender().finditer(run))
-    for cut in ends:
-        base = cut - 1
+    for place in ends:
+        base = place - 1
         while base in extenders:
             base -= 1
-        if cut not in extenders and (_HAN.match(run[base]) or _HAN.match(run[cut])):
-            yield cut
+        if place not in extenders and (_HAN.match(run[base]) or _HAN.match(run[place])):
+            yield place
 
 
 def _jieba_ends(run: str) -> Iterator[int]:
@@ -158,8 +158,8 @@ def _jieba_ends(run: str) -> Iterator[int]:
         import rjieba
     except ImportError as missing:
         raise MissingExtraError(
-            "cutting Chinese into words needs rjieba: pip install 'hplus[zh]', "
-            'or ask for han="characters"'
+            "dividing Chinese into words needs rjieba: pip install 'hplus[zh]', "
+            'or use han="characters"'
         ) from missing
     end = 0
     for word in rjieba.cut(run)[:-1]:
@@ -167,7 +167,7 @@ def _jieba_ends(run: str) -> Iterator[int]:
         yield end
 
 
-# Function words only. Negations (no, not, nor, never, without, don't …) are left out on purpose:
+# Function words only. Negations (no, not, nor, never, without, don't …) are deliberately absent:
 # in medicine they decide relevance.
 STOP_WORDS: frozenset[str] = frozenset(
     """
@@ -193,7 +193,7 @@ STOP_WORDS: frozenset[str] = frozenset(
 
 @lru_cache(maxsize=1 << 16)
 def is_content(word: str) -> bool:
-    """Whether a word carries content: it has a letter or digit and is no English function word.
+    """Whether a word carries content: it has a letter or digit and is not an English function word.
 
     >>> is_content("aspirin"), is_content("The"), is_content("not"), is_content("-")
     (True, False, True, False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from numbers import Real
+from operator import add
 
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.types import F64, Encoded, Explanation, Scores
+from hplus.types import F64, Encoded, Explanation, Scores, TermMatch, UnitMatch
 from hplus.views import global_, lexical, phrase
 
 VIEWS = ("global", "phrase", "lexical")
@@ -25,7 +27,7 @@ def check_alphas(alphas: Mapping[str, float]) -> dict[str, float]:
         if not (isinstance(a, Real) and np.isfinite(a) and a >= 0)
     }
     if bad:
-        raise InputError(f"fusion weights must be numbers of 0 or more, but {bad} came")
+        raise InputError(f"expected fusion weights of 0 or more, got {bad}")
     return {view: float(alphas[view]) for view in VIEWS if view in alphas}
 
 
@@ -50,25 +52,34 @@ def score(
     alphas = check_alphas(alphas)
     _check_shapes(query, documents, document_texts)
     raw: dict[str, F64] = {}
-    normalised: dict[str, F64] = {}
-    if "global" in alphas:
-        normalised["global"] = global_.score(query.global_, documents.global_)
-    if "phrase" in alphas:
-        raw["phrase"] = phrase.score(query, documents)
-        normalised["phrase"] = raw["phrase"] / phrase.scale(query)
-    if "lexical" in alphas:
-        raw["lexical"] = lexical.score(query, documents)
-        normalised["lexical"] = raw["lexical"] / lexical.scale(query)
+    units: list[list[UnitMatch]] = []
+    tokens: list[list[TermMatch]] = []
+    # An explanation holds what its score is the sum of: nothing is matched twice.
+    if "phrase" in alphas and document_texts is not None:
+        units = [
+            phrase.explain(query.units, query_text, documents.units, i, text)
+            for i, text in enumerate(document_texts)
+        ]
+        raw["phrase"] = _sums(units)
+    elif "phrase" in alphas:
+        raw["phrase"] = phrase.score(query.units, documents.units)
+    if "lexical" in alphas and document_texts is not None:
+        tokens = [
+            lexical.explain(query.lexical, documents.lexical.take(np.array([i])), spell)
+            for i in range(len(documents))
+        ]
+        raw["lexical"] = _sums(tokens)
+    elif "lexical" in alphas:
+        raw["lexical"] = lexical.score(query.lexical, documents.lexical)
+    normalised = _normalised(query, documents, alphas, raw)
     fused = fuse(normalised, alphas)
 
-    def explain(i: int, text: str) -> Explanation:
+    def explanation(i: int, text: str) -> Explanation:
         return Explanation(
-            phrase=phrase.explain(query, query_text, documents, i, text)
-            if "phrase" in alphas
-            else [],
-            lexical=lexical.explain(query, documents[i], spell) if "lexical" in alphas else [],
+            phrase=units[i] if units else [],
+            lexical=tokens[i] if tokens else [],
             shares={view: alpha * float(normalised[view][i]) for view, alpha in alphas.items()},
-            dropped=phrase.dropped(documents, i, text),
+            dropped=phrase.dropped(documents.dropped, i, text),
             phrase_raw=float(raw["phrase"][i]) if "phrase" in raw else None,
             lexical_raw=float(raw["lexical"][i]) if "lexical" in raw else None,
             fused=float(fused[i]),
@@ -83,18 +94,38 @@ def score(
         fused=fused,
         explanations=None
         if document_texts is None
-        else [explain(i, text) for i, text in enumerate(document_texts)],
+        else [explanation(i, text) for i, text in enumerate(document_texts)],
     )
+
+
+def _normalised(
+    query: Encoded, documents: Encoded, alphas: Mapping[str, float], raw: Mapping[str, F64]
+) -> dict[str, F64]:
+    """The scores that are fused: a cosine, and raw scores over the scale of the query."""
+    normalised: dict[str, F64] = {}
+    if "global" in alphas:
+        normalised["global"] = global_.score(query.global_, documents.global_)
+    if "phrase" in alphas:
+        normalised["phrase"] = raw["phrase"] / phrase.scale(query.units)
+    if "lexical" in alphas:
+        normalised["lexical"] = raw["lexical"] / lexical.scale(query.lexical)
+    return normalised
+
+
+def _sums(matches: Sequence[Sequence[UnitMatch | TermMatch]]) -> F64:
+    """What the matches of each document contribute, added one by one in their order, f64[n]."""
+    return np.array([reduce(add, (match.contribution for match in own), 0.0) for own in matches])
 
 
 def _check_shapes(query: Encoded, documents: Encoded, texts: Sequence[str] | None) -> None:
     if len(query) != 1:
-        raise InputError(f"one query expected, {len(query)} came; take encoded[i]")
-    for name in ("global_", "vectors"):
-        left, right = (getattr(side, name).shape[1] for side in (query, documents))
+        raise InputError(f"expected one query, got {len(query)}; take encoded[i]")
+    sides = (query, documents)
+    for left, right in (
+        tuple(side.global_.shape[1] for side in sides),
+        tuple(side.units.width for side in sides),
+    ):
         if left != right:
-            raise InputError(
-                f"the query is {left} wide, the documents {right}; cut with at(width=)"
-            )
+            raise InputError(f"the query is {left} wide, the documents {right}; use at(width=)")
     if texts is not None and len(texts) != len(documents):
         raise InputError(f"{len(documents)} documents, but {len(texts)} texts to explain them")

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hplus.types import F32, F64, I32, I64, Encoded, TermMatch, Tokens, item_of_row, offsets_of
+from hplus.types import F32, F64, I64, Lexical, TermMatch, Tokens, item_of_row, offsets_of
 
 
-def represent(tokens: Tokens, importance: F32, unknown: int | None) -> tuple[I32, F32, I64]:
+def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
     """w_x(t) of eq:lexical_score: the largest importance of each token id in each text.
 
-    Returns ids i32[L] (ascending within a text), weights f32[L], offsets i64[n + 1]. The unknown
-    token is left out: two texts that share it need not share a word.
+    The unknown token is left out: two texts that share it need not share a word.
     """
     known = np.flatnonzero(tokens.ids != (-1 if unknown is None else unknown))
     text = item_of_row(tokens.offsets)[known]
@@ -24,42 +23,43 @@ def represent(tokens: Tokens, importance: F32, unknown: int | None) -> tuple[I32
     new[1:] = (text[1:] != text[:-1]) | (ids[1:] != ids[:-1])
     first = np.flatnonzero(new)
     largest = np.maximum.reduceat(weights, first) if len(first) else weights
-    return ids[first], largest, offsets_of(np.bincount(text[first], minlength=len(tokens)))
+    offsets = offsets_of(np.bincount(text[first], minlength=len(tokens)))
+    return Lexical(ids[first], largest, offsets)
 
 
-def score(query: Encoded, documents: Encoded) -> F64:
+def score(query: Lexical, documents: Lexical) -> F64:
     """eq:lexical_score, raw: f64[n]."""
     rows, of_query = _shared(query, documents)
-    products = query.lexical_weights[of_query].astype(np.float64) * documents.lexical_weights[rows]
-    document = item_of_row(documents.lexical_offsets)[rows]
+    products = query.weights[of_query].astype(np.float64) * documents.weights[rows]
+    document = item_of_row(documents.offsets)[rows]
     return np.bincount(document, products, minlength=len(documents)).astype(np.float64)
 
 
-def scale(query: Encoded) -> float:
+def scale(query: Lexical) -> float:
     """Sum of the query's squared weights: what the query would score against itself."""
-    return float(np.square(query.lexical_weights, dtype=np.float64).sum()) or 1.0
+    return float(np.square(query.weights, dtype=np.float64).sum()) or 1.0
 
 
-def explain(query: Encoded, document: Encoded, spell: Callable[[int], str]) -> list[TermMatch]:
+def explain(query: Lexical, document: Lexical, spell: Callable[[int], str]) -> list[TermMatch]:
     """The shared token ids of one document, ascending; contributions sum to the raw score."""
     rows, of_query = _shared(query, document)
     return [
         TermMatch(
-            id=int(document.lexical_ids[row]),
-            token=spell(int(document.lexical_ids[row])),
-            query_weight=float(query.lexical_weights[term]),
-            document_weight=float(document.lexical_weights[row]),
-            contribution=float(query.lexical_weights[term]) * float(document.lexical_weights[row]),
+            id=int(document.ids[row]),
+            token=spell(int(document.ids[row])),
+            query_weight=float(query.weights[own]),
+            document_weight=float(document.weights[row]),
+            contribution=float(query.weights[own]) * float(document.weights[row]),
         )
-        for row, term in zip(rows, of_query, strict=True)
+        for row, own in zip(rows, of_query, strict=True)
     ]
 
 
-def _shared(query: Encoded, documents: Encoded) -> tuple[I64, I64]:
-    """Rows of the documents' terms that the query has too, and its own rows for them."""
-    if not len(query.lexical_ids):
+def _shared(query: Lexical, documents: Lexical) -> tuple[I64, I64]:
+    """Rows of the documents whose token ids the query has too, and the query's rows for them."""
+    if not len(query.ids):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    place = np.searchsorted(query.lexical_ids, documents.lexical_ids)
-    place = np.minimum(place, len(query.lexical_ids) - 1)
-    rows = np.flatnonzero(query.lexical_ids[place] == documents.lexical_ids)
+    place = np.searchsorted(query.ids, documents.ids)
+    place = np.minimum(place, len(query.ids) - 1)
+    rows = np.flatnonzero(query.ids[place] == documents.ids)
     return rows, place[rows]

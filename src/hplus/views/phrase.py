@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from hplus.types import F32, F64, Bool, DroppedUnit, Encoded, Span, Tokens, UnitMatch
+from hplus.types import F32, F64, Bool, DroppedUnit, Span, Tokens, UnitMatch, Units
 from hplus.units.partition import partition, spans_of_units
-from hplus.units.pool import pool, unit_importance
-from hplus.units.select import Budget, Kept, spend
+from hplus.units.select import Budget, spend
+from hplus.units.vectors import unit_importance, unit_vectors
 
 
 def represent(
     tokens: Tokens, states: F32, importance: F32, begins: Bool, *, width: int, budget: Budget
-) -> Kept:
-    """Partition -> pooled vectors and importance -> what the budget keeps."""
+) -> tuple[Units, Units]:
+    """Partition -> vectors and importance of units -> what the budget keeps and what it drops."""
+    return spend(budget, units_of(tokens, states, importance, begins, width))
+
+
+def units_of(tokens: Tokens, states: F32, importance: F32, begins: Bool, width: int) -> Units:
+    """All units in reading order: eq:phrase_pool and eq:unit_importance."""
     units = partition(begins, tokens.offsets)
-    return spend(
-        budget,
-        pool(states, units, width),
-        unit_importance(importance, units),
-        spans_of_units(tokens, units),
-        units.offsets,
+    return Units(
+        vectors=unit_vectors(states, units, width),
+        weights=unit_importance(importance, units),
+        offsets=units.offsets,
+        spans=spans_of_units(tokens, units),
+        span_offsets=np.arange(len(units.bounds), dtype=np.int64),
     )
 
 
-def similarities(query: Encoded, documents: Encoded, document: int) -> F32:
+def similarities(query: Units, documents: Units, document: int) -> F32:
     """Cosines of every query unit with every unit of one document, f32[q, m].
 
-    One product per document: what a document scores does not depend on the others beside it,
-    to the last bit, so equal documents tie.
+    One product per document: its score does not depend on the other documents, to the last bit,
+    so equal documents tie.
     """
     units = slice(documents.offsets[document], documents.offsets[document + 1])
     return query.vectors @ documents.vectors[units].T
@@ -45,12 +50,12 @@ def best_matches(similarity: F32) -> F32:
     return best
 
 
-def contributions(query: Encoded, similarity: F32) -> F64:
+def contributions(query: Units, similarity: F32) -> F64:
     """What each query unit adds: a_q(s) times its best similarity, f64[q]."""
     return query.weights.astype(np.float64) * best_matches(similarity)
 
 
-def score(query: Encoded, documents: Encoded) -> F64:
+def score(query: Units, documents: Units) -> F64:
     """eq:phrase_score, raw: f64[n]; contributions added one by one in the order of the units."""
     parts = np.zeros((len(query.weights), len(documents)))
     for document in range(len(documents)):
@@ -61,15 +66,15 @@ def score(query: Encoded, documents: Encoded) -> F64:
     return scores
 
 
-def scale(query: Encoded) -> float:
+def scale(query: Units) -> float:
     """Sum of the query's weights: raw scores divided by it lie in [-1, 1]."""
     return float(query.weights.sum(dtype=np.float64)) or 1.0
 
 
 def explain(
-    query: Encoded, query_text: str, documents: Encoded, document: int, document_text: str
+    query: Units, query_text: str, documents: Units, document: int, document_text: str
 ) -> list[UnitMatch]:
-    """Per query unit the document unit it matched; contributions sum to the raw score."""
+    """For each query unit the document unit it matched; contributions sum to the raw score."""
     similarity = similarities(query, documents, document)
     best = best_matches(similarity)
     parts = contributions(query, similarity)
@@ -93,15 +98,12 @@ def explain(
     return matches
 
 
-def dropped(documents: Encoded, document: int, text: str) -> list[DroppedUnit]:
-    """What the budget left out of a document, weightiest first."""
-    units = range(
-        int(documents.dropped_offsets[document]), int(documents.dropped_offsets[document + 1])
-    )
+def dropped(units: Units, document: int, text: str) -> list[DroppedUnit]:
+    """The units that the budget left out of a document, weightiest first."""
     lost = []
-    for unit in units:
-        spans = documents.dropped_spans_of(unit)
-        lost.append(DroppedUnit(spans, cited(text, spans), float(documents.dropped_weights[unit])))
+    for unit in range(*units.offsets[document : document + 2].tolist()):
+        spans = units.spans_of(unit)
+        lost.append(DroppedUnit(spans, cited(text, spans), float(units.weights[unit])))
     return lost
 
 

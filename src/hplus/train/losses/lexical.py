@@ -11,9 +11,9 @@ def lexical_scores(
 ) -> Tensor:
     """S~_L of each document of the group, [b, g], on a logarithmic scale.
 
-    query [b, n] and document [b, g, m] are importance (0 at padding), the ids go with them. The
-    raw score grows with the lengths of both texts and of the weights; its logarithm, up to a
-    constant of the query, is what one temperature fits.
+    query [b, n] and document [b, g, m] are importances (0 at padding) with their ids. The raw score
+    grows with the lengths of both texts and with the weights, so no temperature would fit all
+    queries; one fits the logarithm.
     """
     same = query_ids[:, None, :, None] == document_ids[:, :, None, :]  # [b, g, n, m]
     matched = torch.where(same, document[:, :, None, :], 0.0).sum(dim=3)  # w~_d of query tokens

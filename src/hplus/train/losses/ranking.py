@@ -8,7 +8,7 @@ from torch import Tensor
 
 def nce(scores: Tensor, tau: float) -> Tensor:
     """Mean of -log softmax(S / tau) at the positive: scores [b, g], the positive in column 0;
-    a place that is -inf holds no document.
+    -inf where there is no document.
 
     >>> round(float(nce(torch.tensor([[1.0, 0.0]]), tau=1.0)), 4)
     0.3133

@@ -1,0 +1,57 @@
+"""What tests/ and lab/tests share: models small and real, and how hypothesis draws its examples.
+
+`make test` draws the same examples every time. `make test-slow` draws fresh ones
+(`--hypothesis-profile=fresh`); what fails there becomes an `@example` of its test.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from hplus import HPlus
+from hplus.backbones.tiny import write_tiny
+
+settings.register_profile("fresh", derandomize=False, print_blob=True)
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _examples_write_to_a_folder_of_their_own(request: pytest.FixtureRequest) -> None:
+    if isinstance(request.node, pytest.DoctestItem):
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare encoder folder: 32-d, 2 layers, window 64."""
+    return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_folder: Path) -> HPlus:
+    """Content-word runs with idf weights on the tiny backbone."""
+    texts = ["type 2 diabetes", "chronic kidney disease", "the heart failure of a patient"]
+    return HPlus(tiny_folder).fit_idf(texts)
+
+
+@pytest.fixture(scope="session")
+def mini() -> HPlus:
+    """The model a user gets by `HPlus()`."""
+    return HPlus()
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any attempt to open a socket fails."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

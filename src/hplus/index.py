@@ -1,0 +1,413 @@
+"""`Index`: three views of any number of documents on disk, searched, changed, never lost."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from hplus.checkpoint import locate
+from hplus.errors import BudgetError, CheckpointError, InputError, ModelMismatchError
+from hplus.progress import Progress, show_progress
+from hplus.search import searcher
+from hplus.search.local import LocalEngine, recall
+from hplus.search.results import Results
+from hplus.sources import read as sources
+from hplus.sources.document import Document
+from hplus.storage import catalogue, writer
+from hplus.storage.catalogue import Settings
+from hplus.storage.compact import compact
+from hplus.storage.create import create
+from hplus.storage.disk import Disk
+from hplus.storage.segment import Format, Segment
+from hplus.storage.snapshot import Snapshot
+from hplus.storage.stats import Stats, stats
+from hplus.storage.verify import Verification, verify
+from hplus.storage.writer import Report
+from hplus.types import Encoded, Search
+from hplus.units.select import Budget
+
+if TYPE_CHECKING:
+    from hplus.model import HPlus
+
+OnError = Literal["stop", "skip"]
+# Of an index for encodings made elsewhere; a model brings its own.
+DEFAULT_FUSION = {"global": 0.5, "phrase": 1.0, "lexical": 0.2}
+
+
+class Index:
+    """An index on disk: one writer at a time, any number of readers.
+
+    >>> from hplus import HPlus
+    >>> documents = [{"id": "a", "text": "Metformin treats type 2 diabetes.", "year": 2021}]
+    >>> with Index.create("med.hplus", HPlus()) as index:
+    ...     report = index.add(documents)
+    ...     for hit in index.search("type 2 diabetes", k=5, where="year >= 2020"):
+    ...         print(hit.id, list(hit.views))
+    a ['global', 'phrase', 'lexical']
+
+    An open index shows the generation it was opened at and its own changes; `refresh` shows those
+    of others too. A method that changes something has confirmed it when it returns.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        model: HPlus | str | os.PathLike[str] | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._disk = disk or Disk()
+        self._engine = self._newest({})
+        self._model: HPlus | None = None
+        if model is not None:
+            self._model = self._checked(model)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        model: HPlus | None = None,
+        *,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+        global_width: int | None = None,
+        format: Format = "int8",
+        fusion: Mapping[str, float] | None = None,
+        fingerprint: str | None = None,
+        disk: Disk | None = None,
+    ) -> Index:
+        """A new, empty index in a new folder.
+
+        budget: units kept of each document, a `Budget` or a count under the model's policy; width:
+        of the unit vectors; both default to the model's. An index for encodings made elsewhere has
+        no model: give both widths, a budget (`Budget()` keeps all units) and a fingerprint.
+        """
+        if isinstance(budget, int):
+            usual = Budget() if model is None else model.recipe.document_budget
+            budget = replace(usual, count=budget, share=None)
+        if model is not None:
+            recipe = model.recipe
+            widest = recipe.global_width or model.dim
+            settings = Settings(
+                fingerprint=model.fingerprint,
+                model=model.checkpoint.name,
+                global_width=widest if global_width is None else global_width,
+                width=recipe.phrase_width or model.dim if width is None else width,
+                budget=budget or recipe.document_budget,
+                format=format,
+                fusion=dict(recipe.fusion if fusion is None else fusion),
+            )
+            _check_widths(settings, model.dim, widest, "the model gives")
+        elif width is None or global_width is None or fingerprint is None:
+            raise InputError("without a model give width, global_width and fingerprint")
+        else:
+            settings = Settings(
+                fingerprint=fingerprint,
+                model=None,
+                global_width=global_width,
+                width=width,
+                budget=budget or Budget(),
+                format=format,
+                fusion=dict(DEFAULT_FUSION if fusion is None else fusion),
+            )
+        terms = () if model is None or model.terms is None else model.terms.patterns
+        create(Path(path), settings, disk or Disk(), terms)
+        return cls(path, model=model, disk=disk)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        model: HPlus | str | os.PathLike[str] | None = None,
+        disk: Disk | None = None,
+    ) -> Index:
+        """An index that exists.
+
+        model: the one it was made with, or where that is now; without it, the model of the recorded
+        name is loaded when it is first needed, also from a folder beside the index.
+        """
+        return cls(path, model=model, disk=disk)
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the files."""
+        self._snapshot.close()
+
+    def __len__(self) -> int:
+        return sum(int(part.alive.sum()) for part in self._snapshot.parts)
+
+    def __contains__(self, id_: str) -> bool:
+        snapshot = self._snapshot
+        return id_ in catalogue.by_id(snapshot.connection, [id_])
+
+    @property
+    def settings(self) -> Settings:
+        """Widths, budget, format and model of this index."""
+        return self._snapshot.settings
+
+    @property
+    def generation(self) -> int:
+        """Raised by one with every confirmed change."""
+        return self._snapshot.generation
+
+    @property
+    def engine(self) -> LocalEngine:
+        """What searches go through."""
+        return self._engine
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._engine.snapshot
+
+    @property
+    def model(self) -> HPlus:
+        """The model that made the index; loaded when first asked for, without torch."""
+        if self._model is None:
+            name = self.settings.model
+            if name is None:
+                raise InputError(
+                    f"{self.path} was made from encodings; give the model, or encoded queries"
+                )
+            try:
+                place = locate(name, self.path.resolve().parent, Path.cwd())
+            except CheckpointError as error:
+                raise ModelMismatchError(
+                    f"{self.path} was made with the model {name!r}, which is not here ({error}); "
+                    "give the folder it is in now as model= or --model"
+                ) from None
+            self._model = self._checked(place)
+        return self._model
+
+    def _checked(self, model: HPlus | str | os.PathLike[str]) -> HPlus:
+        """The model itself, loaded with the index's terms if only its place is known."""
+        from hplus.model import HPlus
+        from hplus.units.terms import Terms
+
+        if isinstance(model, (str, os.PathLike)):
+            terms = catalogue.terms(self._snapshot.connection)
+            model = HPlus(model, terms=Terms(terms) if terms else None)
+        made, given = self.settings.fingerprint, model.fingerprint
+        if made != given:
+            raise ModelMismatchError(
+                f"{self.path} was made with model {made[:12]} ({self.settings.model}), this is "
+                f"{given[:12]}; give the model it was made with, or index its documents again: "
+                "hplus index SOURCE NEW_INDEX"
+            )
+        return model
+
+    def refresh(self) -> None:
+        """See what other writers have confirmed meanwhile."""
+        self._engine = self._newest(self._snapshot.mapped)
+
+    def _newest(self, mapped: Mapping[int, Segment]) -> LocalEngine:
+        snapshot = Snapshot(self.path, self._disk, mapped)
+        # Closed when nobody reads it any more: searches of other threads go on after a refresh.
+        weakref.finalize(snapshot, snapshot.connection.close)
+        return LocalEngine(snapshot)
+
+    def add(
+        self,
+        source: str | os.PathLike[str] | Iterable[Any],
+        *,
+        on_error: OnError = "stop",
+        report: Callable[[str], None] | None = None,
+        workers: int = 1,
+        progress: bool = False,
+    ) -> Report:
+        """New documents from a file, a folder or any iterable, encoded and confirmed in steps.
+
+        Memory stays bounded. A document that the index has already, unchanged, costs nothing; the
+        same id with another text is refused: see `update`. If it is interrupted, call it again.
+        on_error="skip" leaves out bad rows of the source and reports each to `report`. workers:
+        processes that share the encoding.
+        """
+        return self._put(source, on_error, report, workers, progress, update=False)
+
+    def update(
+        self,
+        source: str | os.PathLike[str] | Iterable[Any],
+        *,
+        on_error: OnError = "stop",
+        report: Callable[[str], None] | None = None,
+        workers: int = 1,
+        progress: bool = False,
+    ) -> Report:
+        """Like `add`, but a document that the index has with another text is replaced."""
+        return self._put(source, on_error, report, workers, progress, update=True)
+
+    def _put(
+        self,
+        source: Any,
+        on_error: OnError,
+        report: Callable[[str], None] | None,
+        workers: int,
+        progress: bool,
+        *,
+        update: bool,
+    ) -> Report:
+        from hplus.workers import encode_steps
+
+        documents = sources.read(source, on_error=on_error, report=report)
+        total = partial(sources.count, source)
+        bar = show_progress("indexing", total) if progress else nullcontext(Progress())
+        model = self.model
+        try:
+            with writer.open_writer(self.path, self._disk) as out, bar as shown:
+                encode = partial(
+                    encode_steps,
+                    model,
+                    budget=out.settings.budget,
+                    width=out.settings.width,
+                    workers=workers,
+                    advance=shown.advance,
+                )
+                return out.put(documents, encode, update=update, advance=shown.advance)
+        finally:
+            self.refresh()
+
+    def add_encoded(
+        self,
+        ids: Sequence[str],
+        encoded: Encoded,
+        *,
+        texts: Sequence[str] | None = None,
+        metadata: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Report:
+        """Documents that are encoded already, at the index's widths and budget or larger ones."""
+        n = len(ids)
+        for name, values in (("encoded", encoded), ("texts", texts), ("metadata", metadata)):
+            if values is not None and len(values) != n:
+                raise InputError(f"{n} ids, but {name} has {len(values)} entries")
+        documents = [
+            Document(id_, "" if texts is None else texts[i], dict(metadata[i]) if metadata else {})
+            for i, id_ in enumerate(ids)
+        ]
+        try:
+            with writer.open_writer(self.path, self._disk) as out:
+                return out.put_encoded(documents, encoded)
+        finally:
+            self.refresh()
+
+    def delete(self, ids: str | Sequence[str]) -> int:
+        """Documents of these ids are gone; returns how many there were."""
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        try:
+            with writer.open_writer(self.path, self._disk) as out:
+                return out.delete(wanted)
+        finally:
+            self.refresh()
+
+    def compact(
+        self,
+        *,
+        budget: Budget | int | None = None,
+        width: int | None = None,
+        global_width: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        """Puts segments together and drops what was deleted; to a smaller budget or width too.
+
+        Nothing is encoded again: under merge, stored vectors are merged further. Readers that are
+        open go on as before.
+        """
+        old = self.settings
+        if isinstance(budget, int):
+            budget = replace(old.budget, count=budget)
+        new = replace(
+            old,
+            budget=budget or old.budget,
+            width=old.width if width is None else width,
+            global_width=old.global_width if global_width is None else global_width,
+        )
+        _check_widths(new, old.width, old.global_width, f"{self.path} keeps")
+        for name in ("count", "share"):
+            kept, wanted = getattr(old.budget, name), getattr(new.budget, name)
+            if kept is not None and (wanted is None or wanted > kept):
+                raise BudgetError(
+                    f"budget {new.budget} requested, but {self.path} keeps {old.budget}; request "
+                    "less, or index again"
+                )
+        bar = show_progress("compacting", len(self)) if progress else nullcontext(Progress())
+        try:
+            with writer.open_writer(self.path, self._disk) as out, bar as shown:
+                compact(out, new, shown.advance)
+        finally:
+            self.refresh()
+
+    def search(self, query: str | Encoded | Search, **options: Any) -> Results:
+        """The best documents for a query, or for a whole request.
+
+        options: the fields of `Search`, which says what each means (view, k, where, budget,
+        query_budget, width, alphas, pool, exact, explain, from_, min_score, threads).
+        """
+        request = _request(query, options)
+        engine = self._engine
+        return searcher.search(engine, request, self._encode(request.query), self._spell)
+
+    def rerank(self, query: str | Encoded | Search, ids: Sequence[str], **options: Any) -> Results:
+        """These documents, best first: the fused score of each. options: as in `search`."""
+        request = _request(query, options)
+        engine = self._engine
+        return searcher.rerank(engine, request, self._encode(request.query), ids, self._spell)
+
+    def verify(self, *, progress: bool = False) -> Verification:
+        """Every checksum and every row, on the state that the disk holds now."""
+        bar = show_progress("verifying", len(self)) if progress else nullcontext(Progress())
+        with bar as shown:
+            return verify(
+                self.path,
+                self._disk,
+                shown.advance,
+                recall=lambda snapshot: recall(LocalEngine(snapshot)),
+            )
+
+    def stats(self) -> Stats:
+        """Documents, units, bytes by part, and what a smaller budget or width would save."""
+        return stats(self._snapshot)
+
+    def _encode(self, query: str | Encoded) -> Encoded:
+        if not isinstance(query, str):
+            return query
+        return self.model.encode_query(query, width=self.settings.width)
+
+    def _spell(self, token: int) -> str:
+        if self._model is None:
+            return str(token)
+        return self._model.checkpoint.backbone.tokenizer.token(token)
+
+
+def _check_widths(settings: Settings, width: int, global_width: int, whose: str) -> None:
+    """No width may exceed what there is."""
+    for name, most in (("width", width), ("global_width", global_width)):
+        if getattr(settings, name) > most:
+            raise BudgetError(f"{name} {getattr(settings, name)} requested, but {whose} {most}")
+
+
+def _request(query: str | Encoded | Search, options: Mapping[str, Any]) -> Search:
+    """A request from what `search` was called with."""
+    known = [field.name for field in fields(Search)][1:]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(known)}")
+    if isinstance(query, Search):
+        return replace(query, **options)
+    return Search(query, **options)

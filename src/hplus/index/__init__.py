@@ -1,1 +1,0 @@
-"""The index on disk: catalogue, segments, writer and readers."""

@@ -1,0 +1,99 @@
+"""Results of a search: a sequence of hits that knows how to become JSON, a table, and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+from hplus.search.snippets import Snippet, snippet
+from hplus.types import Hit
+
+# Backgrounds of marked phrases in HTML, readable under black text.
+_SHADES = ("#b3e5fc", "#f8bbd0", "#c8e6c9", "#fff59d", "#d1c4e9", "#ffccbc")
+
+
+@dataclass(frozen=True)
+class Results(Sequence[Hit]):
+    """Hits, best first, and how they were found: the path of each branch, how many candidates."""
+
+    query: str
+    hits: list[Hit]
+    paths: dict[str, str]
+    candidates: int
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.hits[i]
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data; explanations and snippets with their marks where they were asked for."""
+        hits = []
+        for hit in self.hits:
+            row = asdict(hit)
+            if hit.explanation is None:
+                del row["explanation"]
+            else:
+                row["snippet"] = asdict(snippet(hit))
+            hits.append(row)
+        return {
+            "query": self.query,
+            "hits": hits,
+            "paths": self.paths,
+            "candidates": self.candidates,
+        }
+
+    def __str__(self) -> str:
+        """A table: rank, id, score, the score of each view, and a line of text."""
+        lines = [
+            f"{rank:>2}  {hit.id}  {hit.score:.3f}  {_views(hit)}\n    {snippet(hit).text}"
+            for rank, hit in enumerate(self.hits, start=1)
+        ]
+        return "\n".join([*lines, self.summary()])
+
+    def summary(self) -> str:
+        """How many candidates there were, and which way each branch took."""
+        noun = "candidate" if self.candidates == 1 else "candidates"
+        paths = ", ".join(f"{branch} {path}" for branch, path in self.paths.items())
+        return f"{self.candidates:,} {noun}; {paths}"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, phrases that matched on coloured ground."""
+        rows = "".join(
+            f"<tr><td>{rank}</td><td>{escape(hit.id)}</td><td>{hit.score:.3f}</td>"
+            f"<td>{escape(_views(hit))}</td>"
+            f'<td style="text-align:left">{_marked(snippet(hit))}</td></tr>'
+            for rank, hit in enumerate(self.hits, start=1)
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("", "id", "score", "views", "text"))
+        return (
+            f"<table><caption>{escape(self.query)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table><p>{escape(self.summary())}</p>"
+        )
+
+
+def _views(hit: Hit) -> str:
+    return "  ".join(f"{view} {score:.3f}" for view, score in hit.views.items())
+
+
+def _marked(shown: Snippet) -> str:
+    """The snippet with every mark on its ground; a later mark covers an earlier one."""
+    ground: list[int | None] = [None] * len(shown.text)
+    for mark in shown.marks:
+        ground[mark.start : mark.end] = [mark.rank] * (mark.end - mark.start)
+    pieces, start = [], 0
+    for end in range(1, len(ground) + 1):
+        if end == len(ground) or ground[end] != ground[start]:
+            piece, rank = escape(shown.text[start:end]), ground[start]
+            if rank is not None:
+                shade = _SHADES[rank % len(_SHADES)]
+                piece = f'<mark style="background:{shade}">{piece}</mark>'
+            pieces.append(piece)
+            start = end
+    return "".join(pieces)

@@ -1,0 +1,1 @@
+"""Documents on their way in: files, folders, tables and iterables."""

@@ -1,0 +1,140 @@
+"""A document on its way into an index, and the checks it has to pass."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from hplus.errors import InputError
+from hplus.files import shown
+
+ID_BYTES = 512
+"""The longest id, in UTF-8."""
+METADATA_DEPTH = 32
+"""Levels of lists and objects in metadata, at most."""
+
+_INTEGER_BITS = 1024  # the range of floats; filters compare the two
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+Complain: TypeAlias = Callable[[str], None]
+"""What to do about a bad row: report it, or raise."""
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document on its way into an index; its fields are checked when it is made.
+
+    >>> Document("d1", "type 2 diabetes", {"year": 2021})
+    Document(id='d1', text='type 2 diabetes', metadata={'year': 2021})
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_id(self.id)
+        if not isinstance(self.text, str):
+            raise InputError(f"the text is {type(self.text).__name__}, expected str")
+        _check_characters("the text", self.text)
+        if not isinstance(self.metadata, dict):
+            raise InputError(f"the metadata is {type(self.metadata).__name__}, expected dict")
+        _check_value("", self.metadata, METADATA_DEPTH)
+
+
+def documents_of(
+    rows: Iterator[Row],
+    make: Callable[[Row], Document | None],
+    where: Callable[[], str],
+    bad: Complain,
+) -> Iterator[Document]:
+    """What `make` makes of each row; bad rows go to `bad` with their place, None is skipped."""
+    while True:
+        try:
+            document = make(next(rows))
+        except StopIteration:
+            return
+        except InputError as error:
+            bad(f"{where()}: {error}")
+            continue
+        if document is not None:
+            yield document
+
+
+def document_of(fields: Mapping[Any, Any], number: int) -> Document:
+    """A document from an object, a dict or a row; `number` is its id if it has none."""
+    rest = dict(fields)
+    id = rest.pop("_id") if "_id" in rest else rest.pop("id", number)
+    if isinstance(id, int) and not isinstance(id, bool):
+        id = str(id)
+    title = rest.pop("title", None) or ""
+    if not isinstance(title, str):
+        raise InputError(f"the title is {type(title).__name__}, expected str")
+    if "text" not in rest:
+        raise InputError('no "text" field')
+    text = rest.pop("text")
+    if not isinstance(text, str):
+        raise InputError(f"the text is {type(text).__name__}, expected str")
+    nested = rest.get("metadata", {})
+    if nested is None or isinstance(nested, dict):
+        rest.pop("metadata", None)
+        rest = {**(nested or {}), **rest}
+    if title:
+        rest["title"] = title
+    return Document(id, f"{title} {text}".strip(), rest)
+
+
+def _check_id(id: object) -> None:
+    if not isinstance(id, str):
+        raise InputError(f"the id is {type(id).__name__}, expected str")
+    if not id:
+        raise InputError("the id is empty")
+    if _CONTROL.search(id):
+        raise InputError(f"the id {shown(id)!r} contains a control character")
+    _check_characters("the id", id)
+    if len(id.encode()) > ID_BYTES:
+        raise InputError(f"the id has {len(id.encode())} bytes, at most {ID_BYTES} are allowed")
+
+
+def _check_characters(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{what} contains half a surrogate pair at character {error.start}"
+        ) from None
+
+
+def _check_value(path: str, value: object, depth: int) -> None:
+    """Metadata holds JSON values only."""
+    name = f"metadata{path}"
+    if isinstance(value, str):
+        _check_characters(name, value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(f"{name} is {value}, which is not a JSON number")
+    elif isinstance(value, int):
+        if value.bit_length() > _INTEGER_BITS:
+            raise InputError(f"{name} is an integer of more than {_INTEGER_BITS} bits")
+    elif isinstance(value, (dict, list)):
+        if depth == 0:
+            raise InputError(f"the metadata is nested more than {METADATA_DEPTH} levels deep")
+        _check_elements(path, value, depth - 1)
+    elif value is not None:
+        raise InputError(f"{name} is {type(value).__name__}, expected a JSON value")
+
+
+def _check_elements(path: str, value: dict[Any, Any] | list[Any], depth: int) -> None:
+    if isinstance(value, list):
+        for i, element in enumerate(value):
+            _check_value(f"{path}[{i}]", element, depth)
+        return
+    for key, element in value.items():
+        if not isinstance(key, str):
+            raise InputError(f"metadata{path} has the key {key!r}, expected str")
+        _check_characters(f"a key of metadata{path}", key)
+        _check_value(f"{path}.{key}", element, depth)

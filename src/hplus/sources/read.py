@@ -1,0 +1,259 @@
+"""Documents from anywhere, one after another, in bounded memory.
+
+What `read` takes, by name and, where the name says nothing, by content:
+
+| source | documents |
+|---|---|
+| `.jsonl`, `.ndjson` | one JSON object per line, blank lines skipped |
+| `.csv`, `.tsv` | one per row, the header names the columns |
+| `.parquet` | one per row, read batch by batch (`pip install hplus[parquet]`) |
+| folder with `corpus.jsonl` (or .gz) | its lines: a BEIR set |
+| any other folder | every `.txt` and `.md` in it, sorted by path |
+| `.txt`, `.md` | the file is one document, as in a folder |
+| `-` | standard input: JSON lines if the first one begins with `{`, else one document per line |
+| a Python iterable | of str, dict, (id, text) or `Document` |
+
+gz is recognised by content, except for Parquet. Everything is UTF-8.
+
+**Fields.** An object, a dict and a row of a table are read alike. `_id`, or else `id`, is a str or
+int; without one the id is the number of the line (of a Parquet row, counted from 1; of an element
+of a Python iterable, its position, counted from 0). `text` is a str. `title`, a str, is put before
+the text and stays in the metadata unless it is empty. All other fields are metadata, and so are the
+fields of an object called `metadata`; where both have a field, the outer one counts. Metadata
+holds JSON values without NaN and Infinity, nested at most `document.METADATA_DEPTH` levels.
+
+**CSV.** A cell that looks like a plain number becomes one: `2020`, `-1.50`, `1e-05`. Cells with a
+leading zero or plus (`007`), more than 18 digits, or an exponent without a sign (`2E10` may be the
+name of a gene) remain texts; so do `true` and `false`. An empty cell is a missing field; a column
+without a name is left out.
+
+**Parquet.** Null is a missing field; dates and times become ISO texts, decimals floats.
+
+**Folders.** The id is the path below the folder, with `/`, and is in the metadata as `path`; so is
+the first heading of a .md file, as `title` (it is in the text already). Hidden files and folders
+are skipped. Links to files are followed, links to folders are not, so there are no loops.
+
+**Mistakes.** A bad line, row or file of a folder stops the reading or is reported and skipped, as
+requested. What spoils the whole source (missing, damaged, no `text` column) always stops it. Ids
+that repeat are left to the index.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from pathlib import Path
+from typing import Any, Literal
+
+from hplus.errors import InputError
+from hplus.files import LINE_BYTES, Lines, readable, shown, unpacked
+from hplus.sources.document import Complain, Document, document_of, documents_of
+from hplus.sources.folders import TEXTS, text_file, tree, walk
+from hplus.sources.tables import parquet, parquet_rows, table, table_rows
+
+_JSON_LINES = (".jsonl", ".ndjson")
+_TABLES = {".csv": ",", ".tsv": "\t"}
+
+
+def read(
+    source: str | os.PathLike[str] | Iterable[Any],
+    *,
+    on_error: Literal["stop", "skip"] = "stop",
+    report: Complain | None = None,
+) -> Iterator[Document]:
+    """The documents of a source; "skip" reports bad rows to `report` and continues.
+
+    >>> [document.id for document in read(["type 2 diabetes", {"id": "x", "text": "heart"}])]
+    ['0', 'x']
+    """
+    if on_error not in ("stop", "skip"):
+        raise InputError(f'on_error must be "stop" or "skip", got {on_error!r}')
+    if on_error == "skip" and report is None:
+        raise InputError('on_error="skip" needs report=, a function that takes each message')
+    bad: Complain = report if on_error == "skip" and report is not None else _stop
+    if isinstance(source, str) and source == "-":
+        return _standard_input(bad)
+    if isinstance(source, (str, os.PathLike)):
+        return _path(Path(source), bad)
+    single = isinstance(source, (bytes, Mapping, Document))
+    if single or not isinstance(source, Iterable):
+        raise InputError(
+            "expected a file, a folder, - or a list of documents, "
+            f"got {type(source).__name__}{'; put it in brackets' if single else ''}"
+        )
+    return _iterable(source, bad)
+
+
+def count(source: str | os.PathLike[str] | Iterable[Any]) -> int | None:
+    """How many documents a source has, bad rows included; None where only reading them tells.
+
+    Lines and rows are counted without being parsed, which takes a small part of the time that
+    encoding takes.
+
+    >>> count(["type 2 diabetes", "heart failure"])
+    2
+    """
+    if isinstance(source, (str, os.PathLike)):
+        try:
+            return None if source == "-" else _count(Path(source))
+        except Exception:  # whatever is wrong, reading the source reports it
+            return None
+    return len(source) if isinstance(source, Sized) else None
+
+
+def _count(path: Path) -> int | None:
+    if path.is_dir():
+        corpus = _corpus(path)
+        return _count(corpus) if corpus else sum(1 for _ in walk(path, lambda _: None))
+    if not path.is_file():  # a pipe can be read only once
+        return None
+    if _suffix(path) in TEXTS:
+        return 1
+    with path.open("rb") as raw:
+        if _is_parquet(path, raw):
+            return parquet_rows(path)
+        stream = unpacked(raw)
+        if delimiter := _TABLES.get(_suffix(path)):
+            return table_rows(stream, delimiter)
+        return sum(not line.isspace() for line in iter(lambda: stream.readline(LINE_BYTES), b""))
+
+
+def _stop(message: str) -> None:
+    raise InputError(message)
+
+
+def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[Document]:
+    position = -1
+
+    def make(item: object) -> Document:
+        nonlocal position
+        position += 1
+        if isinstance(item, Document):
+            return item
+        if isinstance(item, str):
+            return Document(str(position), item.strip())
+        if isinstance(item, Mapping):
+            return document_of(item, position)
+        if isinstance(item, (tuple, list)) and len(item) == 2:
+            return document_of({"id": item[0], "text": item[1]}, position)
+        raise InputError(f"expected str, dict, (id, text) or Document, got {type(item).__name__}")
+
+    return documents_of(iter(source), make, lambda: f"documents[{position}]", bad)
+
+
+def _standard_input(bad: Complain) -> Iterator[Document]:
+    if sys.stdin is None:
+        raise InputError("standard input is closed")
+    stream = sys.stdin.buffer
+    lines = Lines(unpacked(stream) if isinstance(stream, io.BufferedReader) else stream)
+    kind: Callable[[str, int], Document | None] | None = None
+
+    def make(line: str) -> Document | None:
+        nonlocal kind
+        if kind is None and line.strip():
+            kind = _from_json if line.lstrip().startswith("{") else _from_text
+        return None if kind is None else kind(line, lines.number)
+
+    name = "standard input"
+    return _reading(name, documents_of(lines, make, lambda: f"{name}:{lines.number}", bad))
+
+
+def _path(path: Path, bad: Complain) -> Iterator[Document]:
+    name = shown(path)
+    try:
+        folder = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{name} is missing; give a file, a folder, or - for input") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {name}: {error}") from None
+    file = _corpus(path) if folder else path
+    return tree(path, bad) if file is None else _reading(shown(file), _file(file, bad))
+
+
+def _corpus(folder: Path) -> Path | None:
+    """The documents of a BEIR folder."""
+    files = (folder / "corpus.jsonl", folder / "corpus.jsonl.gz")
+    return next((file for file in files if file.is_file()), None)
+
+
+def _file(path: Path, bad: Complain) -> Iterator[Document]:
+    suffix, name = _suffix(path), shown(path)
+    if suffix in TEXTS:
+        yield from text_file(path, path.name, bad)
+        return
+    with path.open("rb") as raw:
+        if _is_parquet(path, raw):
+            yield from parquet(path, bad)
+            return
+        stream = unpacked(raw)
+        if suffix in _TABLES:
+            yield from table(stream, name, _TABLES[suffix], bad)
+            return
+        if suffix not in _JSON_LINES:
+            _check_content(name, stream)
+        lines = Lines(stream)
+        yield from documents_of(
+            lines,
+            lambda line: _from_json(line, lines.number),
+            lambda: f"{name}:{lines.number}",
+            bad,
+        )
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _is_parquet(path: Path, raw: io.BufferedReader) -> bool:
+    return _suffix(path) == ".parquet" or raw.peek(4)[:4] == b"PAR1"
+
+
+def _check_content(name: str, stream: io.BufferedReader) -> None:
+    """A file of another name is read as JSON lines if it begins like them."""
+    head = stream.peek(4096).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    if head == b"[":
+        raise InputError(f"{name} is a JSON list; write it as JSON lines, one object per line")
+    if head != b"{":
+        raise InputError(
+            f"{name} is of an unknown kind; expected .jsonl, .csv, .tsv, .parquet, .txt, .md or a "
+            "folder"
+        )
+
+
+def _reading(name: str, documents: Iterator[Document]) -> Iterator[Document]:
+    with readable(name):
+        yield from documents
+
+
+def _from_text(text: str, number: int) -> Document | None:
+    return Document(str(number), text.strip()) if text.strip() else None
+
+
+def _from_json(line: str, number: int) -> Document | None:
+    if not line.strip():
+        return None
+    try:
+        value = _JSON.decode(line.rstrip())
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError("the JSON has a number with too many digits") from None
+    if not isinstance(value, dict):
+        raise InputError(f"expected a JSON object, got {type(value).__name__}")
+    return document_of(value, number)
+
+
+def _refuse_constant(name: str) -> None:
+    raise InputError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -1,0 +1,195 @@
+"""Documents from the rows of tables: CSV, TSV and Parquet (see `sources.read`)."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import importlib
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from hplus.errors import InputError, MissingExtraError
+from hplus.files import LINE_BYTES, Lines, shown
+from hplus.sources.document import Complain, Document, document_of, documents_of
+
+BATCH = 1024
+"""Rows of a Parquet file turned into Python at once."""
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-][0-9]+)?")
+
+
+def table(stream: IO[bytes], name: str, delimiter: str, bad: Complain) -> Iterator[Document]:
+    """Every row of a CSV file but its header is a document."""
+    rows = _Rows(stream, delimiter)
+    columns = _header(rows, name)
+    id = "_id" if "_id" in columns else "id"
+
+    def make(row: list[str]) -> Document | None:
+        if not row:
+            return None
+        if len(row) != len(columns):
+            raise InputError(f"the row has {len(row)} fields, the header has {len(columns)}")
+        fields: dict[str, Any] = {}
+        for column, cell in zip(columns, row, strict=True):
+            if column in (id, "title", "text"):
+                fields[column] = cell
+            elif column and cell:
+                fields[column] = _number_or_text(cell)
+        return document_of(fields, rows.number)
+
+    return documents_of(rows, make, lambda: f"{name}:{rows.number}", bad)
+
+
+def table_rows(stream: IO[bytes], delimiter: str) -> int:
+    """Rows of a CSV file below its header, bad ones included."""
+    rows, found = _Rows(stream, delimiter), 0
+    while True:
+        try:
+            found += bool(next(rows))
+        except StopIteration:
+            return max(0, found - 1)
+        except InputError:
+            found += 1
+
+
+class _Rows:
+    """The rows of a table; `number` is the line where the last one begins.
+
+    Bytes that are not UTF-8 pass through the reader as surrogates, so that it sees the quotes
+    around them and the whole row is refused, not a part of it.
+    """
+
+    def __init__(self, stream: IO[bytes], delimiter: str) -> None:
+        csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES))
+        self.lines = Lines(stream, errors="surrogateescape")
+        self.number = 0
+        # strict: a quote that is never closed is an error, not a row as long as the file.
+        self.reader = csv.reader(self.lines, delimiter=delimiter, strict=True)
+
+    def __iter__(self) -> _Rows:
+        return self
+
+    def __next__(self) -> list[str]:
+        self.number = self.lines.number + 1
+        try:
+            row = next(self.reader)
+        except csv.Error as error:
+            raise InputError(f"not CSV: {error}") from None
+        for i, cell in enumerate(row, start=1):
+            try:
+                cell.encode()
+            except UnicodeEncodeError:
+                raise InputError(f"field {i} is not UTF-8") from None
+        return row
+
+
+def _header(rows: _Rows, name: str) -> list[str]:
+    try:
+        header = next((row for row in rows if row), None)
+    except InputError as error:
+        raise InputError(f"{name}:{rows.number}: {error}") from None
+    if header is None:
+        raise InputError(f"{name} is empty, expected a header line with a column 'text'")
+    columns = [column.strip() for column in header]
+    _check_columns(name, columns)
+    for column in columns:
+        if column and columns.count(column) > 1:
+            raise InputError(f"{name} has two columns called {column!r}")
+    return columns
+
+
+def _check_columns(name: str, columns: list[str]) -> None:
+    if "text" not in columns:
+        named = ", ".join(map(repr, columns[:20]))
+        raise InputError(f"{name} has no column 'text'; its columns are {named}")
+
+
+def _number_or_text(cell: str) -> str | int | float:
+    """
+    >>> [_number_or_text(cell) for cell in ("2020", "-1.50", "1e-05", "007", "2E10")]
+    [2020, -1.5, 1e-05, '007', '2E10']
+    """
+    found = _NUMBER.fullmatch(cell)
+    if found is None:
+        return cell
+    if found.group(1) is None and found.group(2) is None:
+        return int(cell)
+    number = float(cell)
+    return number if math.isfinite(number) else cell
+
+
+def parquet(path: Path, bad: Complain) -> Iterator[Document]:
+    """Every row of a Parquet file is a document."""
+    name = shown(path)
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        reader: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtraError(f"to read {name}, run: pip install hplus[parquet]") from None
+    number = 0
+
+    def make(row: dict[str, Any]) -> Document:
+        nonlocal number
+        number += 1
+        return document_of(_row_of_parquet(row), number)
+
+    try:
+        with reader.ParquetFile(path) as file:
+            _check_columns(name, file.schema_arrow.names)
+            batches = (_in_microseconds(arrow, batch) for batch in file.iter_batches(BATCH))
+            rows = (row for batch in batches for row in batch.to_pylist())
+            yield from documents_of(rows, make, lambda: f"{name}:{number}", bad)
+    except InputError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"cannot read {name} as Parquet: {reason}") from None
+
+
+def parquet_rows(path: Path) -> int:
+    """Rows of a Parquet file, from its footer."""
+    reader: Any = importlib.import_module("pyarrow.parquet")
+    with reader.ParquetFile(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _in_microseconds(arrow: Any, batch: Any) -> Any:
+    """Python's times have no nanoseconds."""
+    fields = [
+        field.with_type(arrow.timestamp("us", field.type.tz))
+        if arrow.types.is_timestamp(field.type) and field.type.unit == "ns"
+        else field
+        for field in batch.schema
+    ]
+    columns = [
+        column.cast(field.type, safe=False)
+        for column, field in zip(batch.columns, fields, strict=True)
+    ]
+    return arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields))
+
+
+def _row_of_parquet(row: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a row without nulls and pandas' index; a null id stays, to be refused."""
+    return {
+        name: _json_value(value)
+        for name, value in row.items()
+        if (value is not None or name in ("_id", "id"))
+        and name
+        and not name.startswith("__index_level_")
+    }
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, (list, tuple)):
+        return [_json_value(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _json_value(element) for key, element in value.items()}
+    return value

@@ -1,0 +1,369 @@
+"""The catalogue: one SQLite file that says what an index holds.
+
+It is the only authority. A segment exists when its row is committed; a document is found through
+its row; files that no row names are leftovers. All statements have bound parameters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hplus.errors import IndexDamagedError, InputError
+from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
+from hplus.storage.segment import FORMATS, Format
+from hplus.units.select import Budget
+from hplus.views.fusion import check_alphas
+
+VERSION = 1
+# "h+ix": so that no other SQLite file is taken for ours.
+APPLICATION = 0x682B6978
+# Parameters of one statement; SQLite allows 32,766.
+MANY = 10_000
+# Numbers of documents and segments stay far below the limits of 64 bits.
+LAST_NUMBER = 1 << 62
+# With a write-ahead log, readers continue while somebody writes.
+LOGGED = "PRAGMA journal_mode = WAL"
+
+SCHEMA = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE terms (term TEXT NOT NULL);
+CREATE TABLE segments (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    documents INTEGER NOT NULL, units INTEGER NOT NULL, bytes INTEGER NOT NULL, sha256 TEXT NOT NULL
+);
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL, segment INTEGER NOT NULL, place INTEGER NOT NULL,
+    hash BLOB NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
+    deleted INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX live ON documents (id) WHERE deleted = 0;
+CREATE INDEX gone ON documents (segment, place) WHERE deleted = 1;
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an index was made with; only `compact` changes it, to something smaller.
+
+    The fingerprint identifies the model; `model` is its name, by which it is found again: a
+    built-in name, a hub id or the name of a checkpoint folder (in older indexes: its path); None if
+    the encodings were made elsewhere.
+    """
+
+    fingerprint: str
+    model: str | None
+    global_width: int
+    width: int
+    budget: Budget
+    format: Format
+    fusion: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"unknown format {self.format!r}; known: {', '.join(FORMATS)}")
+        for name in ("global_width", "width"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InputError(f"{name} must be 1 or more, got {value!r}")
+        if not isinstance(self.fingerprint, str) or not isinstance(self.model, str | None):
+            raise InputError("fingerprint and model must be texts")
+        check_alphas(self.fusion)
+
+
+@dataclass(frozen=True)
+class SegmentRow:
+    """A segment as the catalogue describes it."""
+
+    number: int
+    documents: int
+    units: int
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        for name in ("number", "documents", "units", "bytes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise IndexDamagedError(
+                    f"the catalogue says that segment {self.number} has {name} {value!r}, expected "
+                    "0 or more; restore the catalogue"
+                )
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder of segments."""
+        return f"{self.number:08d}.safetensors"
+
+
+@dataclass(frozen=True)
+class DocumentRow:
+    """A document as the catalogue describes it."""
+
+    number: int
+    id: str
+    segment: int
+    place: int
+    hash: bytes
+    text: str
+    metadata: dict[str, Any]
+
+
+_DOCUMENT = "number, id, segment, place, hash, text, metadata"
+
+
+def create(connection: sqlite3.Connection, settings: Settings, terms: Iterable[str]) -> None:
+    """Tables and settings of an empty index; the caller commits them.
+
+    The model's terminology belongs to the index: queries are divided into units by it, too.
+    """
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in SCHEMA.split(";")[:-1]:
+        connection.execute(statement)
+    write_settings(connection, settings)
+    connection.execute("INSERT INTO settings VALUES ('generation', '0')")
+    connection.executemany("INSERT INTO terms VALUES (?)", ((term,) for term in terms))
+
+
+def check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse files that are not a catalogue, or one of an unknown version."""
+    ((application,),) = select(connection, "PRAGMA application_id")
+    ((version,),) = select(connection, "PRAGMA user_version")
+    if application != APPLICATION:
+        raise IndexDamagedError(f"{path} is not the catalogue of an hplus index")
+    if version != VERSION:
+        raise InputError(
+            f"{path} has format {version}, this hplus reads {VERSION}; "
+            + ("update hplus" if version > VERSION else "index the documents again")
+        )
+
+
+def write_settings(connection: sqlite3.Connection, settings: Settings) -> None:
+    """New settings in place of the old ones."""
+    rows = {**asdict(settings), "fusion": dict(settings.fusion)}
+    connection.executemany(
+        "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+        [(name, json.dumps(value)) for name, value in rows.items()],
+    )
+
+
+def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings, int]:
+    """The settings and the generation, which every confirmed change raises by one."""
+    found = select(connection, "SELECT name, value FROM settings")
+    try:
+        rows = {name: json.loads(value) for name, value in found}
+        generation = rows.pop("generation")
+        rows["budget"] = Budget(**rows["budget"])
+        if type(generation) is not int or generation < 0:
+            raise ValueError(f"{generation!r} is not a generation")
+        return Settings(**rows), generation
+    except _NOT_OURS as error:
+        raise IndexDamagedError(f"{path} has damaged settings: {error}") from None
+
+
+def next_generation(connection: sqlite3.Connection) -> None:
+    """By which readers see that something changed."""
+    connection.execute(
+        "UPDATE settings SET value = CAST(value AS INTEGER) + 1 WHERE name = 'generation'"
+    )
+
+
+def terms(connection: sqlite3.Connection) -> list[str]:
+    """The terminology in its original order."""
+    return [term for (term,) in select(connection, "SELECT term FROM terms ORDER BY rowid")]
+
+
+def segments(connection: sqlite3.Connection) -> list[SegmentRow]:
+    """All segments, oldest first."""
+    found = select(
+        connection, "SELECT number, documents, units, bytes, sha256 FROM segments ORDER BY number"
+    )
+    return [SegmentRow(*row) for row in found]
+
+
+def next_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The next document's number and the next segment's; neither is ever given twice."""
+    found = dict(select(connection, "SELECT name, seq FROM sqlite_sequence"))
+    last = found.get("documents", 0), found.get("segments", 0)
+    if not all(type(number) is int and 0 <= number < LAST_NUMBER for number in last):
+        raise IndexDamagedError(
+            f"the catalogue says that documents and segments were numbered up to {last}; restore it"
+        )
+    return last[0] + 1, last[1] + 1
+
+
+def deleted(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Segment and place of every deleted document."""
+    return select(connection, "SELECT segment, place FROM documents WHERE deleted = 1")
+
+
+def by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, DocumentRow]:
+    """The living documents among these ids."""
+    found = _in(connection, f"SELECT {_DOCUMENT} FROM documents WHERE deleted = 0 AND id IN", ids)
+    return {row.id: row for row in map(_document, found)}
+
+
+def by_number(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, DocumentRow]:
+    """Documents by their numbers."""
+    found = _in(connection, f"SELECT {_DOCUMENT} FROM documents WHERE number IN", numbers)
+    return {row.number: row for row in map(_document, found)}
+
+
+def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, str]:
+    """The ids alone."""
+    return dict(_in(connection, "SELECT number, id FROM documents WHERE number IN", numbers))
+
+
+def everything(connection: sqlite3.Connection) -> Iterator[DocumentRow]:
+    """All living documents in the order of their numbers."""
+    return map(
+        _document,
+        stream(connection, f"SELECT {_DOCUMENT} FROM documents WHERE deleted = 0 ORDER BY number"),
+    )
+
+
+def insert_segment(connection: sqlite3.Connection, row: SegmentRow) -> None:
+    """A new segment."""
+    connection.execute(
+        "INSERT INTO segments VALUES (?, ?, ?, ?, ?)",
+        (row.number, row.documents, row.units, row.bytes, row.sha256),
+    )
+
+
+def remove_segment(connection: sqlite3.Connection, number: int) -> None:
+    """A segment whose living documents have moved, and the rows of its deleted ones."""
+    connection.execute("DELETE FROM documents WHERE deleted = 1 AND segment = ?", (number,))
+    connection.execute("DELETE FROM segments WHERE number = ?", (number,))
+
+
+def move(connection: sqlite3.Connection, segment: int, documents: Iterable[int]) -> None:
+    """Documents of these numbers are now in a segment, in this order."""
+    connection.executemany(
+        "UPDATE documents SET segment = ?, place = ? WHERE number = ?",
+        ((segment, place, number) for place, number in enumerate(documents)),
+    )
+
+
+def insert(connection: sqlite3.Connection, rows: Iterable[DocumentRow]) -> None:
+    """New documents."""
+    connection.executemany(
+        f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((r.number, r.id, r.segment, r.place, r.hash, r.text, dump(r.metadata)) for r in rows),
+    )
+
+
+def change_metadata(
+    connection: sqlite3.Connection, metadata: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """New metadata of living documents; their texts stay."""
+    connection.executemany(
+        "UPDATE documents SET metadata = ? WHERE deleted = 0 AND id = ?",
+        ((dump(value), id_) for id_, value in metadata.items()),
+    )
+
+
+def mark_deleted(connection: sqlite3.Connection, ids: Iterable[str]) -> int:
+    """Delete the living documents of these ids; returns how many there were."""
+    before = connection.total_changes
+    connection.executemany(
+        "UPDATE documents SET deleted = 1 WHERE deleted = 0 AND id = ?", ((id_,) for id_ in ids)
+    )
+    return connection.total_changes - before
+
+
+def dump(metadata: Mapping[str, Any]) -> str:
+    """Metadata as it is stored: equal metadata gives equal text."""
+    return json.dumps(metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
+
+
+def _document(row: tuple[Any, ...]) -> DocumentRow:
+    number, id_, segment, place, digest, text, metadata = row
+    if not isinstance(id_, str) or not isinstance(text, str):
+        raise IndexDamagedError(
+            f"the id or the text of document {number} is not text; restore the catalogue"
+        )
+    try:
+        parsed = load(metadata)
+    except ValueError as error:
+        raise IndexDamagedError(
+            f"the metadata of document {id_!r} is damaged: {error}; restore the catalogue"
+        ) from None
+    return DocumentRow(number, id_, segment, place, digest, text, parsed)
+
+
+def load(metadata: str) -> dict[str, Any]:
+    """Metadata as `dump` writes it; ValueError for everything else."""
+    try:
+        parsed = _DECODER.decode(metadata)
+    except _NOT_OURS as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(parsed, dict):
+        raise ValueError(f"expected an object, got {type(parsed).__name__}")
+    return parsed
+
+
+def text_hash(text: str) -> bytes:
+    """Tells whether a text has changed since it was encoded."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+# What parsing JSON and taking it apart raise if somebody else wrote it.
+_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+@contextmanager
+def transaction(disk: Disk, connection: sqlite3.Connection) -> Iterator[None]:
+    """What happens in the block is committed, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        disk.commit(connection)
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def select(
+    connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
+) -> list[tuple[Any, ...]]:
+    """All rows that a statement finds."""
+    return list(stream(connection, statement, values))
+
+
+def stream(
+    connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """The rows that a statement finds, one after another."""
+    try:
+        yield from connection.execute(statement, values)
+    except DATABASE_ERRORS as error:
+        raise of_database(error, _file(connection), "reading") from error
+
+
+def _file(connection: sqlite3.Connection) -> str:
+    try:
+        return str(connection.execute("PRAGMA database_list").fetchone()[2])
+    except sqlite3.Error:
+        return "the catalogue"
+
+
+def _in(
+    connection: sqlite3.Connection, statement: str, values: Sequence[Any]
+) -> Iterator[tuple[Any, ...]]:
+    for first in range(0, len(values), MANY):
+        some = values[first : first + MANY]
+        yield from select(connection, f"{statement} ({','.join('?' * len(some))})", some)

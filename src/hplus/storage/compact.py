@@ -1,0 +1,118 @@
+"""Compaction: segments merged, deleted documents left out, vectors made smaller.
+
+Documents go through `Encoded` and back, so budgets and widths are the code of `units`. The
+catalogue changes in one step; the old files are removed after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hplus.errors import IndexDamagedError
+from hplus.storage import catalogue
+from hplus.storage.catalogue import SegmentRow, Settings
+from hplus.storage.disk import as_storage_error
+from hplus.storage.fit import refit
+from hplus.storage.segment import SegmentBuilder, read
+from hplus.storage.snapshot import SEGMENTS, Part, Snapshot
+
+if TYPE_CHECKING:
+    from hplus.storage.writer import Writer
+
+# Stored bytes at which a segment is full.
+SEGMENT_BYTES = 128 << 20
+# Documents taken from a segment at a time: at most 50 MB of float32.
+CHUNK = 512
+# Small segments are merged eight at a time: a document is rewritten at most four times.
+TIER = 8
+SMALL = 4_096
+
+
+def compact(
+    writer: Writer, settings: Settings, advance: Callable[[int], None] = lambda _: None
+) -> None:
+    """All segments of an index that gain from being written again, at these settings."""
+    snapshot = Snapshot(writer.path, writer.disk)
+    try:
+        smaller = settings != writer.settings
+        chosen = [part for part in snapshot.parts if smaller or not _finished(part)]
+        alone = len(chosen) == 1 and bool(chosen[0].alive.all())
+        if smaller or (chosen and not alone):
+            rewrite(writer, chosen, settings, advance)
+    finally:
+        snapshot.close()
+
+
+def tidy(writer: Writer) -> None:
+    """Merge small segments of similar size once there are eight of them."""
+    while True:
+        tiers: dict[int, list[SegmentRow]] = {}
+        for row in catalogue.segments(writer.connection):
+            if row.documents < SMALL and not _full(row):
+                tiers.setdefault((row.documents.bit_length() - 1) // 3, []).append(row)
+        crowded = [rows for rows in tiers.values() if len(rows) >= TIER]
+        if not crowded:
+            return
+        numbers = {row.number for row in crowded[0]}
+        snapshot = Snapshot(writer.path, writer.disk)
+        try:
+            chosen = [part for part in snapshot.parts if part.row.number in numbers]
+            rewrite(writer, chosen, writer.settings, lambda _: None)
+        finally:
+            snapshot.close()
+
+
+def rewrite(
+    writer: Writer, parts: Sequence[Part], settings: Settings, advance: Callable[[int], None]
+) -> None:
+    """Documents of these segments into new ones; the catalogue changes in one step."""
+    with writer.change():
+        for part in parts:  # damage must not get a new, valid checksum
+            file = writer.path / SEGMENTS / part.row.file
+            if writer.disk.digest(file) != part.row.sha256:
+                raise IndexDamagedError(
+                    f"{file} has another checksum than when it was written; restore it, or index "
+                    "again"
+                )
+        builder = SegmentBuilder(settings.format)
+        for part in parts:
+            alive = np.flatnonzero(part.alive)
+            for first in range(0, len(alive), CHUNK):
+                places = alive[first : first + CHUNK]
+                encoded = read(part.segment, places)
+                if settings != writer.settings:
+                    encoded = refit(encoded, writer.settings, settings)
+                builder.add(part.segment.numbers[places], encoded)
+                advance(len(places))
+                if builder.bytes >= SEGMENT_BYTES:
+                    _move(writer, builder)
+                    builder = SegmentBuilder(settings.format)
+        if builder.documents:
+            _move(writer, builder)
+        for part in parts:
+            catalogue.remove_segment(writer.connection, part.row.number)
+        catalogue.write_settings(writer.connection, settings)
+    writer.use(settings)
+    with as_storage_error(writer.path, "removing old segments of"):
+        for part in parts:
+            writer.disk.remove(writer.path / SEGMENTS / part.row.file)
+
+
+def _move(writer: Writer, builder: SegmentBuilder) -> None:
+    """A new segment of documents that the catalogue has already: their rows point to it now."""
+    row = writer.write_segment(builder)
+    numbers = np.concatenate([part["numbers"] for part in builder.parts]).tolist()
+    catalogue.move(writer.connection, row.number, numbers)
+
+
+def _finished(part: Part) -> bool:
+    """Nothing to gain from writing it again."""
+    return bool(part.alive.all()) and _full(part.row)
+
+
+def _full(row: SegmentRow) -> bool:
+    """As large as segments get; a file may have half the bytes that were collected for it."""
+    return row.bytes >= SEGMENT_BYTES // 2

@@ -1,0 +1,288 @@
+"""A segment: the three views of some documents as plain arrays in one safetensors file.
+
+Written once, never changed. Vectors are int8 with one float16 scale per row, float16 or float32;
+the lexical view is stored inverted, token id -> documents, so that a query reads only the lists of
+its own tokens. Counts and offsets in texts take the smallest type that holds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from hplus.errors import IndexDamagedError
+from hplus.types import (
+    F32,
+    I32,
+    I64,
+    Coverage,
+    Encoded,
+    Lexical,
+    Units,
+    item_of_row,
+    offsets_of,
+    rows_of,
+)
+
+Format = Literal["int8", "f16", "f32"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+# Bytes of one number of a vector, and of the scale of one vector.
+BYTES: dict[str, float] = {"f32": 4.0, "f16": 2.0, "int8": 1.0}
+SCALE: dict[str, float] = {"f32": 0.0, "f16": 0.0, "int8": 2.0}
+
+Array = npt.NDArray[Any]
+F16 = npt.NDArray[np.float16]
+
+
+def quantise(vectors: F32, format: Format) -> tuple[Array, F16 | None]:
+    """Rows in the stored format, and the scale of each row for int8.
+
+    int8 is symmetric: the largest number of a row gets the code 127 or -127.
+    """
+    if format != "int8":
+        return vectors.astype(np.float16 if format == "f16" else np.float32), None
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    # At least the smallest normal float16, so that a row of zeros is not divided by zero.
+    scales = np.maximum(largest / 127, np.float32(6.2e-5)).astype(np.float16)
+    codes = np.rint(vectors / scales.astype(np.float32)[:, None])
+    return np.clip(codes, -127, 127).astype(np.int8), scales
+
+
+def dequantise(codes: Array, scales: F16 | None) -> F32:
+    """The vectors that stored rows represent."""
+    vectors: F32 = codes.astype(np.float32)
+    return vectors if scales is None else vectors * scales.astype(np.float32)[:, None]
+
+
+def bytes_of(vectors: float, width: int, format: str) -> float:
+    """Bytes of a document's vectors in a format.
+
+    >>> round(bytes_of(288.59, 128, "f16") / 1000, 1)  # KB, as in the paper
+    73.9
+    """
+    return vectors * (width * BYTES[format] + SCALE[format])
+
+
+@dataclass(frozen=True)
+class Segment:
+    """n documents, M units, S spans, D dropped units, E spans of those, T token ids, L postings.
+
+    numbers i64[n] are the documents' own numbers, which never change. offsets, span_offsets,
+    dropped_offsets, dropped_span_offsets i64[n + 1] give the units and spans of each document;
+    span_counts[M] and dropped_counts[D] the number of spans of each unit. lexical_offsets
+    i64[T + 1] gives the postings of each of lexical_ids. Only large segments have centroids and
+    lists: the units list_rows[list_offsets[c] : list_offsets[c + 1]] are nearest to centroid c;
+    likewise for global vectors.
+    """
+
+    numbers: I64
+    global_vectors: Array
+    global_scales: F16 | None
+    vectors: Array
+    scales: F16 | None
+    weights: F32
+    offsets: I64
+    span_counts: Array
+    span_starts: Array
+    span_lengths: Array
+    span_offsets: I64
+    dropped_weights: F32
+    dropped_offsets: I64
+    dropped_counts: Array
+    dropped_starts: Array
+    dropped_lengths: Array
+    dropped_span_offsets: I64
+    lexical_ids: I32
+    lexical_offsets: I64
+    lexical_documents: Array
+    lexical_weights: F16
+    tokens: I32
+    windows: I32
+    cut: I32
+    importance: F32
+    kept: F32
+    centroids: F32 | None = None
+    list_offsets: I64 | None = None
+    list_rows: Array | None = None
+    global_centroids: F32 | None = None
+    global_list_offsets: I64 | None = None
+    global_list_rows: Array | None = None
+    inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def scales_at(self, width: int) -> F16 | F32 | None:
+        """The factor for a row's product with a query of this width, computed once per width.
+
+        A prefix of a vector is renormalised, hence divided by its own length.
+        """
+        if width == self.vectors.shape[1]:
+            return self.scales
+        if width not in self.inverse_norms:
+            norms = np.empty(len(self.vectors), np.float32)
+            for first in range(0, len(norms), 65_536):
+                rows = self.vectors[first : first + 65_536, :width].astype(np.float32)
+                norms[first : first + 65_536] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            self.inverse_norms[width] = np.divide(
+                1, norms, out=np.zeros_like(norms), where=norms > 0
+            )
+        return self.inverse_norms[width]
+
+    def postings(self, tokens: I32) -> list[tuple[Array, F16]]:
+        """For each of these token ids the documents that have it, ascending, and their weights;
+        both empty for an id that no document has."""
+        places = np.searchsorted(self.lexical_ids, tokens)
+        known = np.append(self.lexical_ids, -1)[places] == tokens
+        starts, ends = self.lexical_offsets[places], self.lexical_offsets[places + known]
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [
+            (self.lexical_documents[start:end], self.lexical_weights[start:end])
+            for start, end in bounds
+        ]
+
+
+class SegmentBuilder:
+    """Collects documents, with vectors in the stored format, until they make a segment."""
+
+    def __init__(self, format: Format) -> None:
+        self.format = format
+        self.parts: list[dict[str, Array]] = []
+        self.lexical: list[tuple[I32, I64, F16]] = []
+        self.documents = 0
+        self.bytes = 0
+
+    def add(self, numbers: I64, encoded: Encoded) -> None:
+        """More documents."""
+        part: dict[str, Array] = {"numbers": numbers.astype(np.int64)}
+        for name, rows in (("global_", encoded.global_), ("", encoded.units.vectors)):
+            codes, scales = quantise(rows, self.format)
+            part[f"{name}vectors"] = codes
+            if scales is not None:
+                part[f"{name}scales"] = scales
+        part["weights"], part["dropped_weights"] = encoded.units.weights, encoded.dropped.weights
+        for name, prefix, units in (
+            ("span", "", encoded.units),
+            ("dropped", "dropped_", encoded.dropped),
+        ):
+            spans = units.spans
+            part[f"{name}_counts"] = smallest(np.diff(units.span_offsets))
+            part[f"{name}_starts"] = smallest(spans[:, 0])
+            part[f"{name}_lengths"] = smallest(spans[:, 1] - spans[:, 0])
+            part[f"{prefix}offsets"] = np.diff(units.offsets)
+            part[f"{prefix}span_offsets"] = np.diff(units.span_offsets[units.offsets])
+        part |= {name: getattr(encoded.coverage, name) for name in _COVERAGE}
+        self.parts.append(part)
+        lexical = encoded.lexical
+        weights = np.minimum(lexical.weights, np.finfo(np.float16).max)
+        document = self.documents + item_of_row(lexical.offsets)
+        self.lexical.append((lexical.ids, document, weights.astype(np.float16)))
+        self.documents += len(numbers)
+        self.bytes += sum(array.nbytes for array in part.values()) + 6 * len(document)
+
+    def arrays(self) -> dict[str, Array]:
+        """All arrays of the segment except its inverted file of units."""
+        arrays: dict[str, Array] = {}
+        for name in self.parts[0]:
+            whole = np.concatenate([part[name] for part in self.parts])
+            if name.endswith("offsets"):
+                whole = offsets_of(whole)
+            elif name.endswith(("_counts", "_starts", "_lengths")):
+                whole = smallest(whole)
+            arrays[name] = whole
+        ids, document, weights = (
+            np.concatenate(column) for column in zip(*self.lexical, strict=True)
+        )
+        order = np.lexsort((document, ids))
+        tokens, counts = np.unique(ids, return_counts=True)
+        arrays |= {
+            "lexical_ids": tokens.astype(np.int32),
+            "lexical_offsets": offsets_of(counts),
+            "lexical_documents": smallest(document[order]),
+            "lexical_weights": weights[order],
+        }
+        return arrays
+
+
+_COVERAGE = ("tokens", "windows", "cut", "importance", "kept")
+
+
+def smallest(values: Array) -> Array:
+    """Numbers of 0 or more in the smallest unsigned type that holds them."""
+    largest = int(values.max(initial=0))
+    return values.astype(
+        np.uint8 if largest < 256 else np.uint16 if largest < 65_536 else np.uint32
+    )
+
+
+def read(segment: Segment, places: I64, *, tokens: I32 | None = None) -> Encoded:
+    """Documents at these places as they were encoded, up to the rounding of the stored format.
+
+    tokens: read the lexical weights of these ids only, given ascending.
+    """
+    units, offsets = rows_of(segment.offsets, places)
+    lost, dropped_offsets = rows_of(segment.dropped_offsets, places)
+    scales, global_scales = segment.scales, segment.global_scales
+    return Encoded(
+        global_=dequantise(
+            segment.global_vectors[places], None if global_scales is None else global_scales[places]
+        ),
+        units=Units(
+            dequantise(segment.vectors[units], None if scales is None else scales[units]),
+            segment.weights[units],
+            offsets,
+            *_spans(segment, "span", places, units),
+        ),
+        lexical=_lexical(segment, places) if tokens is None else _found(segment, places, tokens),
+        dropped=Units(
+            np.empty((len(lost), 0), np.float32),
+            segment.dropped_weights[lost],
+            dropped_offsets,
+            *_spans(segment, "dropped", places, lost),
+        ),
+        coverage=Coverage(**{name: getattr(segment, name)[places] for name in _COVERAGE}),
+    )
+
+
+def _spans(segment: Segment, kind: str, places: I64, units: I64) -> tuple[I32, I64]:
+    offsets = segment.span_offsets if kind == "span" else segment.dropped_span_offsets
+    rows, _ = rows_of(offsets, places)
+    starts = getattr(segment, f"{kind}_starts")[rows].astype(np.int32)
+    ends = starts + getattr(segment, f"{kind}_lengths")[rows].astype(np.int32)
+    counted = offsets_of(getattr(segment, f"{kind}_counts")[units])
+    if counted[-1] != len(rows):
+        raise IndexDamagedError(
+            f"{kind}_counts add up to {counted[-1]} spans, expected {len(rows)}; `hplus verify` "
+            "finds the damaged segment"
+        )
+    return np.stack([starts, ends], axis=1), counted
+
+
+def _lexical(segment: Segment, places: I64) -> Lexical:
+    """Token id -> documents inverted again: ids ascending within each document."""
+    document = segment.lexical_documents.astype(np.int64)
+    token = segment.lexical_ids[item_of_row(segment.lexical_offsets)]
+    by_place = np.argsort(places, kind="stable")
+    place = np.searchsorted(places[by_place], document)
+    place = np.minimum(place, max(0, len(places) - 1))
+    mine = np.flatnonzero(places[by_place][place] == document) if len(places) else place[:0]
+    wanted = by_place[place[mine]]
+    order = np.lexsort((token[mine], wanted))
+    weights = segment.lexical_weights[mine[order]].astype(np.float32)
+    counts = np.bincount(wanted, minlength=len(places))
+    return Lexical(token[mine[order]], weights, offsets_of(counts))
+
+
+def _found(segment: Segment, places: I64, tokens: I32) -> Lexical:
+    """The same for a few token ids: each place is looked up in their lists."""
+    weights = np.zeros((len(places), len(tokens)), np.float32)
+    there = np.zeros(weights.shape, np.bool_)
+    for column, (documents, found) in enumerate(segment.postings(tokens)):
+        if len(documents):
+            at = np.minimum(np.searchsorted(documents, places), len(documents) - 1)
+            there[:, column] = documents[at] == places
+            weights[:, column] = found[at]
+    return Lexical(tokens[np.nonzero(there)[1]], weights[there], offsets_of(there.sum(axis=1)))

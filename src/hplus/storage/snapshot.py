@@ -1,0 +1,207 @@
+"""What a reader sees: one generation of an index, whatever a writer does meanwhile.
+
+The catalogue is read within one transaction that stays open, and all segments are mapped at once:
+if a compaction removes their files, the snapshot is still complete.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from hplus.errors import IndexDamagedError, InputError
+from hplus.filters import sql
+from hplus.filters.ast import Filter
+from hplus.storage import catalogue
+from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
+from hplus.storage.disk import Disk, as_storage_error
+from hplus.storage.segment import Segment
+from hplus.storage.segment_file import open_segment
+from hplus.types import I64, Bool, offsets_of
+
+CATALOGUE = "catalogue.sqlite"
+SEGMENTS = "segments"
+LOCK = "lock"
+# How often a reader tries to open an index while compactions remove the files it was to map.
+ATTEMPTS = 10
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One segment of the snapshot: the arrays, and which documents are alive, bool[n]."""
+
+    row: SegmentRow
+    segment: Segment
+    alive: Bool
+
+
+class Snapshot:
+    """One generation: settings, segments, and the documents' texts on demand.
+
+    Documents are numbered across the segments, in their order, for as long as this object lives:
+    `first[i]` is the number of segment i's first document.
+    """
+
+    def __init__(self, path: Path, disk: Disk, mapped: Mapping[int, Segment] | None = None) -> None:
+        with as_storage_error(path, "opening"):
+            for attempt in range(ATTEMPTS):
+                self.connection = _connect(path, disk)
+                try:
+                    self.settings, self.generation = catalogue.read_settings(
+                        self.connection, path / CATALOGUE
+                    )
+                    self.parts = _parts(path, disk, self.connection, self.settings, mapped or {})
+                    break
+                except FileNotFoundError as error:
+                    self.connection.close()
+                    if attempt == ATTEMPTS - 1:
+                        raise IndexDamagedError(
+                            f"segment {error.filename} is missing; restore it, or index again"
+                        ) from None
+                except BaseException:
+                    self.connection.close()
+                    raise
+        self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
+        self._permitted: dict[Filter | None, list[I64]] = {}
+
+    def close(self) -> None:
+        """End the transaction; mapped arrays live as long as somebody holds them."""
+        self.connection.close()
+
+    @property
+    def mapped(self) -> dict[int, Segment]:
+        """Segments by number: they never change, so the next snapshot can reuse them."""
+        return {part.row.number: part.segment for part in self.parts}
+
+    @property
+    def units(self) -> int:
+        """Unit vectors of all segments, deleted documents included."""
+        return sum(part.row.units for part in self.parts)
+
+    def permitted(self, where: Filter | None) -> list[I64]:
+        """For each segment the places, ascending, of documents that are alive and pass a filter."""
+        places = self._permitted.get(where)
+        if places is None:
+            places = self._alive() if where is None else self._passing(where)
+            # The last filter is the likely next one.
+            self._permitted = {None: self.permitted(None) if where else places, where: places}
+        return places
+
+    def _alive(self) -> list[I64]:
+        return [np.flatnonzero(part.alive) for part in self.parts]
+
+    def _passing(self, where: Filter) -> list[I64]:
+        condition, values = sql.compile(where)
+        found = catalogue.select(
+            self.connection,
+            f"SELECT segment, place FROM documents WHERE deleted = 0 AND ({condition})",
+            values,
+        )
+        places = _places(found, {part.row.number: part.row.documents for part in self.parts})
+        return [np.unique(np.array(places[part.row.number], np.int64)) for part in self.parts]
+
+    def numbers(self, documents: I64) -> I64:
+        """The catalogue's numbers of documents numbered across the segments."""
+        part = np.searchsorted(self.first, documents, side="right") - 1
+        numbers = np.empty(len(documents), np.int64)
+        for i in np.unique(part).tolist():
+            rows = part == i
+            numbers[rows] = self.parts[i].segment.numbers[documents[rows] - self.first[i]]
+        return numbers
+
+    def ids(self, documents: I64) -> list[str]:
+        """The ids of documents numbered across the segments."""
+        numbers = self.numbers(documents).tolist()
+        return _each(numbers, catalogue.ids_of(self.connection, numbers))
+
+    def rows(self, documents: I64) -> list[DocumentRow]:
+        """Id, text and metadata of documents numbered across the segments."""
+        numbers = self.numbers(documents).tolist()
+        return _each(numbers, catalogue.by_number(self.connection, numbers))
+
+    def find(self, ids: Sequence[str]) -> I64:
+        """Documents by their ids, numbered across the segments."""
+        found = catalogue.by_id(self.connection, list(ids))
+        missing = [id_ for id_ in ids if id_ not in found]
+        if missing:
+            raise InputError(f"no document {missing[0]!r} in the index")
+        _places(
+            [(row.segment, row.place) for row in found.values()],
+            {part.row.number: part.row.documents for part in self.parts},
+        )
+        first = {
+            part.row.number: int(start)
+            for part, start in zip(self.parts, self.first[:-1], strict=True)
+        }
+        return np.array([first[found[i].segment] + found[i].place for i in ids], np.int64)
+
+
+def _connect(path: Path, disk: Disk) -> sqlite3.Connection:
+    if not (path / CATALOGUE).is_file():
+        raise InputError(f"{path} is not an index; make one with `hplus index SOURCE {path}`")
+    connection = disk.connect(path / CATALOGUE, write=False)
+    try:
+        catalogue.check_version(connection, path / CATALOGUE)
+        sql.register(connection)
+        connection.execute("BEGIN")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _parts(
+    path: Path,
+    disk: Disk,
+    connection: sqlite3.Connection,
+    settings: Settings,
+    mapped: Mapping[int, Segment],
+) -> list[Part]:
+    rows = catalogue.segments(connection)
+    gone = _places(catalogue.deleted(connection), {row.number: row.documents for row in rows})
+    parts = []
+    for row in rows:
+        segment = mapped.get(row.number)
+        if segment is None or len(segment) != row.documents:
+            segment = open_segment(
+                disk,
+                path / SEGMENTS / row.file,
+                documents=row.documents,
+                size=row.bytes,
+                format=settings.format,
+                widths=(settings.global_width, settings.width),
+            )
+        alive = np.ones(row.documents, np.bool_)
+        alive[gone[row.number]] = False
+        parts.append(Part(row, segment, alive))
+    return parts
+
+
+def _places(found: Iterable[tuple[int, int]], documents: Mapping[int, int]) -> dict[int, list[int]]:
+    """Places by segment, each checked to be in its segment; documents: how many each has."""
+    places: dict[int, list[int]] = {number: [] for number in documents}
+    for number, place in found:
+        if type(place) is not int or not 0 <= place < documents.get(number, 0):
+            raise IndexDamagedError(
+                f"the catalogue puts a document at place {place!r} of segment {number!r}, which "
+                f"has {documents.get(number, 0)}; restore the catalogue"
+            )
+        places[number].append(place)
+    return places
+
+
+def _each(numbers: Sequence[int], found: Mapping[int, Found]) -> list[Found]:
+    for number in numbers:
+        if number not in found:
+            raise IndexDamagedError(
+                f"a segment has document {number}, the catalogue does not; `hplus verify` finds "
+                "the damaged segment"
+            )
+    return [found[number] for number in numbers]

@@ -1,0 +1,307 @@
+"""Changes to an index: each is confirmed by one commit of the catalogue, or did not happen.
+
+A segment is written and synced, file and folder, before the commit that names it. If the process
+dies in between, a file is left that no row names, and the next writer removes it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hplus import texts
+from hplus.errors import IndexDamagedError, InputError
+from hplus.sources.document import Document
+from hplus.storage import catalogue
+from hplus.storage import lists as ivf
+from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
+from hplus.storage.compact import tidy
+from hplus.storage.disk import Disk, as_storage_error
+from hplus.storage.fit import fit
+from hplus.storage.segment import SegmentBuilder
+from hplus.storage.segment_file import file_parts
+from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
+from hplus.types import Coverage, Encoded
+
+# Stored bytes that `add` collects before it confirms them.
+CONFIRM_BYTES = 16 << 20
+# A segment of so many units or documents gets an inverted file of them.
+LISTED = 65_536
+LISTED_DOCUMENTS = 8_192
+
+Encode = Callable[[Iterator[list[str]]], Generator[Encoded, None, None]]
+"""One encoding for each step of texts, in order; it may read ahead."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `add` or `update` did: documents by what became of them; of the encoded texts, how much
+    was read and kept."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    tokens: int = 0
+    cut_texts: int = 0
+    cut_tokens: int = 0
+    stitched_texts: int = 0
+    importance: float = 0.0
+    kept: float = 0.0
+
+    def plus(self, coverage: Coverage) -> Report:
+        """This report with the coverage of more texts."""
+        return replace(
+            self,
+            tokens=self.tokens + int(coverage.tokens.sum()),
+            cut_texts=self.cut_texts + int((coverage.cut > 0).sum()),
+            cut_tokens=self.cut_tokens + int(coverage.cut.sum()),
+            stitched_texts=self.stitched_texts + int((coverage.windows > 1).sum()),
+            importance=self.importance + float(coverage.importance.sum(dtype=np.float64)),
+            kept=self.kept + float(coverage.kept.sum(dtype=np.float64)),
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step of documents changes: `new` ones are encoded, some of them replace others;
+    `changed` ones only get other metadata."""
+
+    documents: int
+    new: list[Document]
+    replaced: list[str]
+    changed: list[Document]
+    unchanged: int
+
+
+@contextmanager
+def open_writer(path: Path, disk: Disk) -> Iterator[Writer]:
+    """The one writer of an index."""
+    with ExitStack() as stack:
+        with as_storage_error(path, "writing to"):
+            if not (path / CATALOGUE).is_file():
+                raise IndexDamagedError(f"{path / CATALOGUE} is missing; restore it")
+            stack.enter_context(disk.lock(path / LOCK))
+            connection = disk.connect(path / CATALOGUE, write=True)
+            stack.callback(connection.close)
+            catalogue.check_version(connection, path / CATALOGUE)
+            connection.execute(catalogue.LOGGED)  # only now: a foreign file stays as it is
+            writer = Writer(path, disk, connection)
+            writer.sweep()
+        yield writer
+
+
+class Writer:
+    """Holds the lock and the writing connection; made by `open_writer`."""
+
+    def __init__(self, path: Path, disk: Disk, connection: sqlite3.Connection) -> None:
+        self.path, self.disk, self.connection = path, disk, connection
+        self.use(catalogue.read_settings(connection, path / CATALOGUE)[0])
+        # Collected, but not confirmed yet.
+        self._new: list[Document] = []
+        self._replaced: list[str] = []
+        self._changed: list[Document] = []
+        # The newest version of every document that is planned, but not confirmed yet.
+        self._coming: dict[str, Document] = {}
+
+    def use(self, settings: Settings) -> None:
+        """Write at these settings from now on."""
+        self.settings = settings
+        self._builder = SegmentBuilder(settings.format)
+
+    def sweep(self) -> None:
+        """Remove the files that no row names: leftovers of an unfinished write."""
+        named = {row.file for row in catalogue.segments(self.connection)}
+        for name in self.disk.names(self.path / SEGMENTS):
+            if name not in named:
+                self.disk.remove(self.path / SEGMENTS / name)
+
+    def put(
+        self,
+        documents: Iterable[Document],
+        encode: Encode,
+        *,
+        update: bool,
+        advance: Callable[[int], None],
+    ) -> Report:
+        """Add documents, confirmed every few megabytes; see `Index.add` and `Index.update`.
+
+        Steps are planned as fast as `encode` asks for their texts and collected in order as their
+        encodings arrive. `advance` is called with the number of documents that need no encoding.
+        """
+        report = Report()
+        plans: deque[Plan] = deque()
+
+        def steps() -> Iterator[list[str]]:
+            for step in texts.steps_of(documents, lambda document: len(document.text)):
+                plans.append(self._plan(step, update=update))
+                yield [document.text for document in plans[-1].new]
+
+        try:
+            with closing(encode(steps())) as encodings:
+                for encoded in encodings:
+                    plan = plans.popleft()
+                    report = self._apply(plan, fit(encoded, self.settings), report)
+                    advance(plan.documents - len(plan.new))
+        finally:
+            # If the stream is interrupted, everything before the interruption is kept.
+            self.confirm()
+        tidy(self)
+        return report
+
+    def _plan(self, step: list[Document], *, update: bool) -> Plan:
+        """Compare documents with what is stored and with what is on its way to be stored."""
+        rows = catalogue.by_id(self.connection, [document.id for document in step])
+        stored = {id_: (row.hash, row.metadata) for id_, row in rows.items()}
+        for document in step:
+            if coming := self._coming.get(document.id):
+                if not update:
+                    raise _twice(document.id)
+                stored[document.id] = (text_hash(coming.text), coming.metadata)
+        new: dict[str, Document] = {}
+        changed: dict[str, Document] = {}
+        unchanged = 0
+        for document in step:
+            id_ = document.id
+            if id_ in new and not update:
+                raise _twice(id_)
+            new.pop(id_, None)
+            digest, metadata = stored.get(id_, (None, None))
+            if digest != text_hash(document.text):
+                if digest is not None and not update:
+                    raise InputError(f"the index has another document {id_!r}; use update")
+                new[id_] = document
+                changed.pop(id_, None)
+                continue
+            unchanged += 1
+            if id_ in changed:
+                metadata = changed[id_].metadata
+            if metadata != document.metadata:
+                if not update:
+                    raise InputError(f"the index has {id_!r} with other metadata; use update")
+                changed[id_] = document
+        self._coming |= changed | new
+        replaced = [id_ for id_ in new if id_ in stored]
+        return Plan(len(step), list(new.values()), replaced, list(changed.values()), unchanged)
+
+    def _apply(self, plan: Plan, encoded: Encoded, report: Report) -> Report:
+        collected = {document.id for document in self._new}
+        if any(document.id in collected for document in (*plan.new, *plan.changed)):
+            self.confirm()  # one change adds one version of a document
+        self._collect(plan.new, encoded, plan.replaced)
+        self._changed += plan.changed
+        if self._builder.bytes >= CONFIRM_BYTES or len(self._changed) >= catalogue.MANY:
+            self.confirm()
+        return replace(
+            report.plus(encoded.coverage),
+            added=report.added + len(plan.new) - len(plan.replaced),
+            updated=report.updated + len(plan.replaced),
+            unchanged=report.unchanged + plan.unchanged,
+        )
+
+    def put_encoded(self, documents: Sequence[Document], encoded: Encoded) -> Report:
+        """Add documents that are encoded already; ids that the index has are refused."""
+        ids = [document.id for document in documents]
+        known = catalogue.by_id(self.connection, ids)
+        if known or len(set(ids)) < len(ids):
+            twice = next(iter(known), None) or next(i for i in ids if ids.count(i) > 1)
+            raise InputError(f"the id {twice!r} exists already; ids must differ")
+        report = Report(added=len(documents))
+        for first in range(0, len(documents), texts.STEP_TEXTS):
+            some = fit(encoded[first : first + texts.STEP_TEXTS], self.settings)
+            self._collect(documents[first : first + texts.STEP_TEXTS], some, [])
+            report = report.plus(some.coverage)
+            if self._builder.bytes >= CONFIRM_BYTES:
+                self.confirm()
+        self.confirm()
+        tidy(self)
+        return report
+
+    def _collect(
+        self, documents: Sequence[Document], encoded: Encoded, replaced: list[str]
+    ) -> None:
+        if documents:
+            first = catalogue.next_numbers(self.connection)[0] + len(self._new)
+            self._builder.add(np.arange(first, first + len(documents)), encoded)
+            self._new += documents
+            self._replaced += replaced
+
+    def confirm(self) -> None:
+        """Make a segment of what was collected; once this returns it is safe."""
+        new, replaced, changed, builder = self._new, self._replaced, self._changed, self._builder
+        self._new, self._replaced, self._changed = [], [], []
+        self._builder = SegmentBuilder(self.settings.format)
+        if not new and not changed:
+            return
+        with self.change():
+            metadata = {document.id: document.metadata for document in changed}
+            catalogue.change_metadata(self.connection, metadata)
+            if new:
+                first = catalogue.next_numbers(self.connection)[0]
+                row = self.write_segment(builder)
+                catalogue.mark_deleted(self.connection, replaced)
+                catalogue.insert(
+                    self.connection,
+                    (
+                        DocumentRow(
+                            number=first + place,
+                            id=document.id,
+                            segment=row.number,
+                            place=place,
+                            hash=text_hash(document.text),
+                            text=document.text,
+                            metadata=document.metadata,
+                        )
+                        for place, document in enumerate(new)
+                    ),
+                )
+        for document in (*new, *changed):
+            if self._coming.get(document.id) is document:
+                del self._coming[document.id]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete these documents; returns how many there were."""
+        with self.change():
+            return catalogue.mark_deleted(self.connection, ids)
+
+    def write_segment(self, builder: SegmentBuilder) -> SegmentRow:
+        """Write the file, sync it and its folder, then insert its row; the commit makes it real."""
+        number = catalogue.next_numbers(self.connection)[1]
+        arrays = builder.arrays()
+        units = len(arrays["weights"])
+        if units >= LISTED:
+            arrays |= ivf.build(arrays["vectors"], arrays.get("scales"))
+        if builder.documents >= LISTED_DOCUMENTS:
+            lists = ivf.build(
+                arrays["global_vectors"],
+                arrays.get("global_scales"),
+                per_list=ivf.GLOBALS_PER_LIST,
+            )
+            arrays |= {f"global_{name}": array for name, array in lists.items()}
+        row = SegmentRow(number, builder.documents, units, 0, "")
+        folder = self.path / SEGMENTS
+        size, digest = self.disk.write(folder / row.file, file_parts(arrays))
+        self.disk.sync(folder / row.file)
+        self.disk.sync(folder)
+        row = replace(row, bytes=size, sha256=digest)
+        catalogue.insert_segment(self.connection, row)
+        return row
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """One change of the index: what happens in the block is committed, all or nothing."""
+        with (
+            as_storage_error(self.path, "writing to"),
+            catalogue.transaction(self.disk, self.connection),
+        ):
+            yield
+            catalogue.next_generation(self.connection)
+
+
+def _twice(id_: str) -> InputError:
+    return InputError(f"two documents have the id {id_!r}; ids must differ")

@@ -1,0 +1,392 @@
+"""The branches against brute force, ties at the edge of a pool, and the approximate path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brute_force import (
+    ROUNDING,
+    Corpus,
+    QuickDisk,
+    assert_found,
+    corpora,
+    index_of,
+    row_errors,
+    view_errors,
+)
+from builders import joined, random_encoded, random_vectors, random_weights, with_units
+from hplus.filters.syntax import parse
+from hplus.index import Index
+from hplus.search import local
+from hplus.search.engine import best
+from hplus.search.local import LocalBranches, by_part
+from hplus.search.results import Results
+from hplus.storage import lists as ivf
+from hplus.storage import writer
+from hplus.storage.segment import Format, dequantise, quantise
+from hplus.types import F32, I64, Encoded, View, concatenate
+from hplus.units.vectors import normalise
+from hplus.views import fusion, lexical, phrase
+
+some = settings(deadline=None, max_examples=30)
+
+
+TOPICS, WIDTH = 60, 16
+
+
+def clustered(random: np.random.Generator, lengths: Sequence[int], topics: F32) -> Encoded:
+    """Texts of a few topics each, their vectors near those: as real ones are, in small."""
+    encoded = random_encoded(random, lengths, WIDTH)
+    mine = random.integers(0, len(topics), (len(lengths), 3))
+    of_units = joined(
+        [random.choice(some, size) for some, size in zip(mine, lengths, strict=True)], np.int64
+    )
+
+    def near(topic: I64) -> F32:
+        noise = 0.12 * random.normal(size=(len(topic), WIDTH))
+        return normalise((topics[topic] + noise).astype(np.float32))
+
+    weights = random_weights(random, len(of_units))
+    for a, b in pairwise(encoded.units.offsets):
+        weights[a:b] = -np.sort(-weights[a:b])
+    encoded = with_units(encoded, vectors=near(of_units), weights=weights)
+    return replace(encoded, global_=near(mine[:, 0]))
+
+
+def clustered_corpus(n: int) -> Corpus:
+    random = np.random.default_rng(3)
+    topics = random_vectors(random, TOPICS, WIDTH)
+    return Corpus(
+        query=clustered(random, [5], topics),
+        documents=clustered(random, random.integers(0, 9, n).tolist(), topics),
+        ids=[f"d{i:04d}" for i in random.permutation(n)],
+        copies=list(range(n)),
+        cuts=[],
+        format="f32",
+    )
+
+
+def plain_corpus(n: int) -> Corpus:
+    """Random documents in one segment."""
+    random = np.random.default_rng(2)
+    names = [f"d{i:03d}" for i in range(n)]
+    documents = random_encoded(random, [3] * n)
+    return Corpus(random_encoded(random, [4]), documents, names, list(range(n)), [], "int8")
+
+
+def clustered_queries(count: int) -> list[Encoded]:
+    """Other queries about the topics of the corpus."""
+    topics = random_vectors(np.random.default_rng(3), TOPICS, WIDTH)
+    random = np.random.default_rng(99)
+    return [clustered(random, [int(random.integers(1, 7))], topics) for _ in range(count)]
+
+
+def make_lists_small(patch: pytest.MonkeyPatch) -> None:
+    """Every segment of a hundred units or fifty documents gets lists, and many of them."""
+    patch.setattr(writer, "LISTED", 100)
+    patch.setattr(writer, "LISTED_DOCUMENTS", 50)
+    patch.setattr(ivf, "GLOBALS_PER_LIST", 10)
+    patch.setitem(ivf.build.__kwdefaults__, "per_list", 64)
+
+
+@pytest.fixture
+def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists, and no corpus that is small enough to scan; a few lists read, a few survivors."""
+    make_lists_small(monkeypatch)
+    monkeypatch.setattr(local, "SCANNED", 0)
+    monkeypatch.setattr(local, "PROBES", 16)
+    monkeypatch.setattr(local, "UNIT_PROBES", 4)
+    monkeypatch.setattr(local, "SURVIVORS", 100)
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Corpus, Index]]:
+    """Two thousand documents in three segments, two of which have lists."""
+    corpus = clustered_corpus(2000)
+    path = tmp_path_factory.mktemp("listed") / "index"
+    options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
+    with pytest.MonkeyPatch.context() as patch:
+        make_lists_small(patch)
+        index = Index.create(path, format="f32", disk=QuickDisk(), **options)
+        for a, b in ((0, 900), (900, 910), (910, 2000)):
+            metadata = [{"n": i} for i in range(a, b)]
+            index.add_encoded(corpus.ids[a:b], corpus.documents[a:b], metadata=metadata)
+    with index:
+        yield corpus, index
+
+
+def ids_of(results: Results) -> list[str]:
+    return [hit.id for hit in results]
+
+
+@some
+@given(st.data(), corpora())
+def test_scores_of_any_places_of_a_segment(data: st.DataObject, corpus: Corpus) -> None:
+    corpus = replace(corpus, cuts=[])
+    n = len(corpus)
+    places = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
+    budget = data.draw(st.one_of(st.none(), st.integers(1, 8)))
+    width = data.draw(st.integers(1, corpus.query.units.width))
+    query = corpus.query.at(width=width)
+    expected = fusion.score(
+        query,
+        corpus.documents.at(budget=budget, width=width),
+        {"global": 1, "phrase": 1, "lexical": 1},
+    )
+    errors = view_errors(query, corpus.documents, corpus.format)
+    total = phrase.scale(query.units)
+    with index_of(corpus) as index:
+        segment = index.engine.snapshot.parts[0].segment
+        found = local.global_scores(segment, query.global_, places)
+        assert (np.abs(found - expected.global_[places]) <= errors["global"][places]).all()
+        found = local.phrase_scores(segment, query.units, places, budget)
+        slack = errors["phrase"][places] * total
+        assert (np.abs(found - expected.phrase_raw[places]) <= slack).all()
+        found = local.lexical_scores(segment, query.lexical, places)
+        slack = errors["lexical"][places] * lexical.scale(query.lexical)
+        assert (np.abs(found - expected.lexical_raw[places]) <= slack).all()
+        with pytest.MonkeyPatch.context() as patch:  # the same sums, list by list
+            patch.setattr(local, "BISECTION", 0)
+            bisected = local.lexical_scores(segment, query.lexical, places)
+        np.testing.assert_array_equal(bisected, found)
+
+
+@some
+@given(st.data(), corpora())
+def test_each_branch_finds_the_best_of_those_allowed(data: st.DataObject, corpus: Corpus) -> None:
+    k = data.draw(st.integers(1, 14))
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(corpus), max_size=len(corpus))))
+    expected = fusion.score(
+        corpus.query, corpus.documents, {"global": 1, "phrase": 1, "lexical": 1}
+    )
+    errors = view_errors(corpus.query, corpus.documents, corpus.format)
+    numbers = np.flatnonzero(mask).tolist()
+    where = parse(f"n in ({', '.join(map(str, numbers))})" if numbers else "n < 0")
+    with index_of(corpus) as index:
+        branches = index.engine.branches(corpus.query, where=where)
+        found = {view: branches.candidates(view, k) for view in errors}
+        again = {view: branches.scores(view, np.sort(own.documents)) for view, own in found.items()}
+    views = {"global": expected.global_, "phrase": expected.phrase, "lexical": expected.lexical}
+    for view, own in found.items():
+        documents = own.documents
+        assert own.path == "exact"
+        scores, error = views[view], errors[view]
+        assert (np.abs(own.scores - scores[documents]) <= error[documents]).all()
+        np.testing.assert_array_equal(again[view], own.scores[np.argsort(documents)])
+        may = mask if view != "lexical" else mask & (scores > 0)
+        assert len(documents) == len(set(documents.tolist())) == min(k, may.sum())
+        assert may[documents].all()
+        missed = np.setdiff1d(np.flatnonzero(may), documents)
+        if len(missed) and len(documents):
+            lowest = (scores + error)[documents].min()
+            assert ((scores - error)[missed] <= lowest).all()
+        for i in missed:  # of equal documents the smallest ids are found
+            same = [j for j in documents if corpus.copies[j] == corpus.copies[i]]
+            assert all(corpus.ids[j] < corpus.ids[i] for j in same)
+
+
+@some
+@given(st.data(), corpora(formats=["f32"]))
+def test_the_best_are_those_a_full_sort_puts_first(data: st.DataObject, corpus: Corpus) -> None:
+    n = len(corpus)
+    scores = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), np.float64)
+    k = data.draw(st.integers(1, n + 2))
+    documents = np.array(data.draw(st.permutations(range(n))), np.int64)
+    with index_of(corpus) as index:
+        found = documents[best(index.engine, documents, scores[documents], k)]
+    by_hand = sorted(range(n), key=lambda i: (-scores[i], corpus.ids[i]))[:k]
+    assert sorted(found.tolist()) == sorted(by_hand)
+
+
+def test_the_best_of_nothing() -> None:
+    with index_of(clustered_corpus(5)) as index:
+        empty = np.empty(0, np.int64)
+        assert best(index.engine, empty, np.empty(0), 3).tolist() == []
+        assert list(by_part(index.engine.snapshot, empty)) == []
+
+
+def test_documents_numbered_across_segments_find_their_places() -> None:
+    corpus = replace(clustered_corpus(9), cuts=[1, 4])
+    with index_of(corpus) as index:
+        snapshot = index.engine.snapshot
+        found = by_part(snapshot, np.array([0, 2, 3, 4, 8]))
+        segments = [id(part.segment) for part in snapshot.parts]
+        assert [(segments.index(id(s)), first, places.tolist()) for s, first, places in found] == [
+            (0, 0, [0]),
+            (1, 1, [1, 2]),
+            (2, 4, [0, 4]),
+        ]
+
+
+def test_no_document_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each view scores a document once in a hybrid search, a view that is off never."""
+    corpus = plain_corpus(30)
+    scored: dict[str, list[int]] = {"global": [], "phrase": [], "lexical": []}
+    score = LocalBranches._score
+
+    def noted(self: LocalBranches, view: str, segment: Any, places: I64) -> Any:
+        scored[view] += places.tolist()
+        return score(self, view, segment, places)
+
+    monkeypatch.setattr(LocalBranches, "_score", noted)
+    with index_of(corpus) as index:
+        index.search(corpus.query, k=3, pool=8)
+        for places in scored.values():
+            assert len(places) == len(set(places))
+        assert len(scored["global"]) == len(scored["phrase"]) == 30  # both met the whole corpus
+        assert 8 <= len(scored["lexical"]) <= 16  # only the union of their candidates
+        for places in scored.values():
+            places.clear()
+        index.search(corpus.query, view="phrase", pool=8)
+        assert len(scored["phrase"]) == 30
+        assert scored["global"] == scored["lexical"] == []
+
+
+@pytest.mark.usefixtures("small_lists")
+@pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
+def test_lists_keep_the_recall(listed: tuple[Corpus, Index], view: View) -> None:
+    """recall@10 against the scan, with a twentieth of the documents in each pool."""
+    _, index = listed
+    found = 0
+    for query in clustered_queries(40):
+        near = index.search(query, view=view, pool=50)
+        exact = index.search(query, view=view, pool=50, exact=True)
+        assert set(near.paths.values()) == {"lists of 2 of 3 segments"}
+        assert set(exact.paths.values()) == {"exact"}
+        found += len(set(ids_of(near)) & set(ids_of(exact)))
+    assert found / 400 >= 0.95
+
+
+@pytest.mark.usefixtures("small_lists")
+@pytest.mark.parametrize("options", [{"budget": 3}, {"width": 8}, {"budget": 2, "width": 10}])
+def test_lists_serve_smaller_budgets_and_widths(
+    listed: tuple[Corpus, Index], options: dict[str, int]
+) -> None:
+    _, index = listed
+    found = 0
+    for query in clustered_queries(30):
+        near = index.search(query, view="phrase", pool=100, **options)
+        exact = index.search(query, view="phrase", pool=100, exact=True, **options)
+        assert near.paths["phrase"].startswith("lists")
+        found += len(set(ids_of(near)) & set(ids_of(exact)))
+    assert found / 300 >= 0.9
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_what_lists_find_has_its_exact_score(listed: tuple[Corpus, Index]) -> None:
+    """Lists choose, they do not score: hits are as the scan gives them."""
+    _, index = listed
+    for query in clustered_queries(5):
+        every = {hit.id: hit for hit in index.search(query, k=2000, exact=True)}
+        results = index.search(query, pool=20)
+        assert set(results.paths.values()) == {"lists of 2 of 3 segments"}
+        for hit in results:
+            assert hit == every[hit.id]
+
+
+@pytest.mark.usefixtures("small_lists")
+@pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
+@pytest.mark.parametrize("pool", [1, 12])
+@pytest.mark.parametrize(
+    ("where", "allowed"),
+    [
+        ("n < 950", set(range(950))),
+        ("n >= 1955", set(range(1955, 2000))),
+        ("n >= 700 and n < 721 or n = 950", {*range(700, 721), 950}),
+        ("n in (3, 950, 1111)", {3, 950, 1111}),
+        ("n > 5000", set()),
+    ],
+)
+def test_lists_behind_a_filter_still_find_k(
+    listed: tuple[Corpus, Index], where: str, allowed: set[int], pool: int, view: View
+) -> None:
+    corpus, index = listed
+    for query in clustered_queries(6):
+        results = index.search(query, view=view, where=where, pool=pool)
+        assert len(results) == min(10, len(allowed))
+        assert {corpus.ids.index(id_) for id_ in ids_of(results)} <= allowed
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_fewer_documents_than_survivors_are_all_scored(listed: tuple[Corpus, Index]) -> None:
+    corpus, index = listed
+    query = clustered_queries(1)[0]
+    for view in ("phrase", "global"):
+        results = index.search(query, view=view, pool=1000)  # 1,090 in the largest segment
+        assert results.paths == {view: "exact"}
+        assert_found(results, replace(corpus, query=query), {view: 1.0}, k=10)
+        results = index.search(query, view=view, pool=20, where="n < 40")
+        assert results.paths == {view: "exact"}
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_a_query_without_units_finds_k_through_lists(listed: tuple[Corpus, Index]) -> None:
+    _, index = listed
+    empty = random_encoded(np.random.default_rng(0), [0], WIDTH)
+    results = index.search(empty, view="phrase", pool=10)
+    assert results.paths == {"phrase": "lists of 2 of 3 segments"}
+    assert [hit.score for hit in results] == [0.0] * 10
+    assert ids_of(results) == sorted(ids_of(results))
+
+
+@pytest.mark.usefixtures("small_lists")
+@pytest.mark.parametrize("view", ["phrase", "global"])
+def test_deleted_documents_are_not_found_through_lists(tmp_path: Path, view: View) -> None:
+    corpus = clustered_corpus(500)
+    options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
+    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
+        index.add_encoded(corpus.ids, corpus.documents)
+        first = ids_of(index.search(corpus.query, view=view, pool=10))
+        index.delete(first)
+        second = index.search(corpus.query, view=view, pool=10)
+        assert second.paths == {view: "lists of 1 of 1 segments"}
+        assert len(second) == 10
+        assert not set(ids_of(second)) & set(first)
+        index.compact()  # the new segment has lists of its own
+        third = index.search(corpus.query, view=view, pool=10)
+        assert third.paths == {view: "lists of 1 of 1 segments"}
+        assert not set(ids_of(third)) & set(first)
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_equal_documents_are_ranked_by_id_through_lists(tmp_path: Path) -> None:
+    """Which of them are found, lists promise by the global view alone, and within a segment: there
+    equal documents stand in the same list."""
+    one = clustered_corpus(1).query
+    ids = [f"d{i:03d}" for i in np.random.default_rng(1).permutation(120)]
+    options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
+    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
+        index.add_encoded(ids, concatenate([one] * 120))
+        found = {}
+        for view in ("global", "phrase"):
+            results = index.search(one, view=view, k=4, pool=4)
+            assert results.paths == {view: "lists of 1 of 1 segments"}
+            found[view] = ids_of(results)
+        assert found["global"] == sorted(ids)[:4]
+        assert found["phrase"] == sorted(found["phrase"])
+
+
+def test_a_corpus_small_enough_is_scanned(listed: tuple[Corpus, Index]) -> None:
+    _, index = listed
+    results = index.search(clustered_queries(1)[0], pool=10)
+    assert results.paths == {"global": "exact", "phrase": "exact"}
+
+
+def test_the_bound_of_a_stored_row_is_not_idle() -> None:
+    """Rounding does happen, and the bound is within an order of magnitude of it."""
+    rows = random_vectors(np.random.default_rng(0), 200, 12)
+    formats: list[Format] = ["int8", "f16"]
+    for format in formats:
+        off = np.linalg.norm(dequantise(*quantise(rows, format)) - rows, axis=1)
+        bound = row_errors(rows, format, 12)
+        assert (off <= bound + ROUNDING).all()
+        assert off.max() > 0.2 * bound.max()
