@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from hplus import HPlus
-from hplus.backbones.tiny import write_tiny
+from tiny import write_tiny
 
 settings.register_profile("fresh", derandomize=False, print_blob=True)
 settings.register_profile("repeatable", derandomize=True)

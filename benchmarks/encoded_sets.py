@@ -29,12 +29,12 @@ class EncodedSet:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the documents after the cut at 256: what token vectors would store."""
+        """Tokens of the documents, cut at 256: what token vectors would store."""
         return int(self.documents.coverage.tokens.sum())
 
 
 def encoded_set(folder: Path, cache: Path, split: str = "test", count: int = 0) -> EncodedSet:
-    """A set in BEIR layout, texts cut at 256 tokens; count: only so many of its documents."""
+    """A set in BEIR layout, texts cut at 256 tokens; count: how many of its documents."""
     model = HPlus(long="cut")
     data = read_beir(folder, split)
     bench = Bench(model, data, cache)
@@ -53,7 +53,7 @@ def _encoded(bench: Bench, side: StoredStates) -> Encoded:
     sums = np.concatenate([[0], np.cumsum(importance, dtype=np.float64)])
     total = np.diff(sums[offsets]).astype(np.float32)
     return Encoded(
-        global_=global_.represent(side.mean, model.recipe.global_width or model.dim),
+        global_=global_.represent(side.pooled, model.recipe.global_width or model.dim),
         units=units,
         lexical=lexical.represent(side.tokens, importance, unknown),
         dropped=dropped,

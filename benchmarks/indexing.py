@@ -1,9 +1,9 @@
-"""Peak memory of indexing, and how long one document more, one less and opening take.
+"""Peak memory of indexing, and how long adding one document, deleting one and opening take.
 
     python benchmarks/indexing.py --folder /tmp/indexing --out docs/results/indexing.jsonl
 
-Random documents of 32 units of width 128 go into an index in chunks, each size in a process of its
-own. The bar: the peak does not grow with their number. Five minutes and 500 MB of disk.
+Random documents of 32 units of width 128 go into an index in chunks, each size in its own process.
+The bar: the peak does not grow with their number. Five minutes and 500 MB of disk.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hplus.units.select import spend
 from hplus.units.vectors import normalise
 
 SIZES = (20_000, 100_000)
-UNITS, WIDTH, GLOBAL_WIDTH, TERMS, VOCABULARY = 32, 128, 384, 120, 30_000
+UNITS, WIDTH, GLOBAL_WIDTH, TOKENS, VOCABULARY = 32, 128, 384, 120, 30_000
 CHUNK = 1_000
 TIMES = 20
 
 
 def random_documents(random: np.random.Generator, count: int) -> Encoded:
-    """Documents as a budget of 32 leaves them: one span a unit, 120 terms."""
+    """Documents as a budget of 32 leaves them: one span per unit, 120 lexical tokens."""
 
     def rows(*shape: int) -> np.ndarray:
         return random.standard_normal(shape, np.float32)
@@ -40,8 +40,8 @@ def random_documents(random: np.random.Generator, count: int) -> Encoded:
     ones = np.ones(count, np.int32)
     weights = -np.sort(-random.random((count, UNITS), np.float32)).ravel()
     starts = np.tile(np.arange(UNITS, dtype=np.int32) * 40, count)
-    step = VOCABULARY // TERMS
-    ids = np.arange(TERMS) * step + random.integers(0, step, (count, TERMS))
+    step = VOCABULARY // TOKENS
+    ids = np.arange(TOKENS) * step + random.integers(0, step, (count, TOKENS))
     units, dropped = spend(
         Budget(),
         Units(
@@ -58,8 +58,8 @@ def random_documents(random: np.random.Generator, count: int) -> Encoded:
         units=units,
         lexical=Lexical(
             ids=ids.astype(np.int32).ravel(),
-            weights=random.random(count * TERMS, np.float32),
-            offsets=offsets_of(TERMS * ones),
+            weights=random.random(count * TOKENS, np.float32),
+            offsets=offsets_of(TOKENS * ones),
         ),
         dropped=dropped,
         coverage=Coverage(200 * ones, ones, 0 * ones, importance, importance),
@@ -67,7 +67,7 @@ def random_documents(random: np.random.Generator, count: int) -> Encoded:
 
 
 def fill(folder: Path, count: int) -> Iterator[int]:
-    """An index of so many documents; yields the number that are in after every chunk."""
+    """Fill an index with `count` documents; yields the number added so far after every chunk."""
     index = Index.create(
         folder,
         budget=Budget(UNITS, policy="merge"),
@@ -84,7 +84,7 @@ def fill(folder: Path, count: int) -> Iterator[int]:
 
 
 def child(folder: Path, count: int) -> None:
-    """Fill an index, then change and open it; one line of what that took."""
+    """Fill an index, then change and open it; one line with the times and the peak."""
     from peers.protocol import peak_mb
 
     started = time.perf_counter()

@@ -5,8 +5,8 @@
 12 query units against 1,000 documents of 253 (all tokens of an abstract) and of 32 vectors (a
 budget), 128 wide. Every system takes its turn in every round; `x numpy` (the faster of its two
 ways) and `x maxsim-cpu` are ratios of best times, which other work on the machine disturbs least.
-maxsim-cpu is optional (`pip install maxsim-cpu`); it knows no weights, so they are multiplied into
-its query. Writes docs/results/kernels.jsonl.
+maxsim-cpu is optional (`pip install maxsim-cpu`); it has no weights, so its query is multiplied by
+them. Writes docs/results/kernels.jsonl.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ except ImportError:
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "kernels.jsonl"
 UNITS, DOCUMENTS, WIDTH = 12, 1000, 128
-BLOCK = 25  # documents of a block for numpy
+BLOCK = 25  # documents per block for numpy
 System = Callable[[], Any]
 
 
 def processor() -> str:
-    """The CPU's name, as Linux tells it."""
+    """The CPU's name, as Linux reports it."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     facts = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
     return f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
@@ -97,7 +97,7 @@ def systems(length: int) -> dict[str, System]:
 
 
 def measured(length: int, rounds: int) -> list[dict[str, Any]]:
-    """Interleaved rounds: best and median milliseconds, and how often the best fits the peers'."""
+    """Interleaved rounds: best and median milliseconds, and the ratio of the peers' best to it."""
     found = systems(length)
     times: dict[str, list[float]] = {name: [] for name in found}
     for _ in range(rounds):

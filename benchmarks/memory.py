@@ -32,7 +32,8 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         stream(int(sys.argv[1]), Path(sys.argv[2]))
     else:
-        from hplus.backbones.tiny import write_tiny
+        sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+        from tiny import write_tiny
 
         with tempfile.TemporaryDirectory() as folder:
             write_tiny(Path(folder))

@@ -3,11 +3,11 @@
     python benchmarks/quality.py ../shared/data/eval --cache /tmp/states --out docs/results
 
 One protocol: texts cut at 256 tokens, the model's own global top 1,000 rescored, exponential gain,
-query and document cut alike. Frozen rows weigh by idf over the corpus. `quality.jsonl` gets a row a
-set, `differences.jsonl` the paired differences on the macro of all sets, with intervals. Of a set
-with more than 500 queries a seeded sample is taken: about twenty minutes on two cores once the
-states are in the cache; `--queries 3000` takes them all and over an hour. Sets that are finished
-stay in the cache too: stopped, it goes on with the next one.
+the same units for query and document. Frozen rows weigh by idf over the corpus. `quality.jsonl`
+gets the rows of every set, `differences.jsonl` the paired differences on the macro of all sets,
+with intervals. Of a set with more than 500 queries a seeded sample is taken: about twenty minutes
+on two cores once the states are in the cache; `--queries 3000` takes them all and over an hour.
+Finished sets stay in the cache too: a run that was stopped continues with the next one.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Row:
 
 
 def measure(bench: Bench) -> Iterator[tuple[Row, float, F64]]:
-    """Every row on one set: what it is, vectors a document, nDCG@10 of every query."""
+    """Every row on one set: what it is, vectors per document, nDCG@10 of every query."""
     model = bench.model
     ids, offsets = bench.documents.tokens.ids, bench.documents.tokens.offsets
     idf = fit_idf(ids, offsets, model.checkpoint.backbone.tokenizer.vocabulary)
     corpus = replace(model.checkpoint, idf=idf)
     model.checkpoint = corpus  # "idf" means idf over this corpus from here on
     for width in WIDTHS:
-        sides = (represent(side.mean, width) for side in (bench.queries, bench.documents))
+        sides = (represent(side.pooled, width) for side in (bench.queries, bench.documents))
         queries, documents = sides
         narrow: F32 = queries @ documents.T
         own = np.argsort(-narrow, axis=1, kind="stable")[:, : bench.pools.shape[1]]
@@ -123,7 +123,7 @@ def under(budget: Budget, units: Units) -> Units:
 
 
 def contrasts() -> Iterator[tuple[str, Row, Row]]:
-    """The differences that the project promises something about."""
+    """The differences that the project has bars for."""
 
     def phrase(units: str, weights: str, budget: Budget = ALL, width: int = 384) -> Row:
         return Row("phrase", units, weights, width, str(budget))
@@ -166,7 +166,7 @@ def main() -> None:
         fingerprint = model.fingerprint
         data = sample(read_beir(options.data / name, split), options.queries, seed=13)
         kept = options.cache / f"quality-{name}-{split}-{len(data.queries)}-{fingerprint}.json"
-        if not kept.exists():  # a run that was stopped goes on with the next set
+        if not kept.exists():  # a run that was stopped continues with the next set
             found = [
                 [vars(row), n, list(ndcg)]
                 for row, n, ndcg in measure(Bench(model, data, options.cache))

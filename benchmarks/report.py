@@ -28,11 +28,11 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def found(results: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
-    """One row a set that has these values."""
+    """The one row of each set that has these values."""
     fits = [row for row in results if all(row.get(k) == v for k, v in wanted.items())]
     by_set = {row["set"]: row for row in fits}
     if len(fits) != len(SETS) or set(by_set) != set(SETS):
-        raise SystemExit(f"{len(fits)} rows for {wanted}, expected one a set; run quality.py")
+        raise SystemExit(f"{len(fits)} rows for {wanted}, expected one per set; run quality.py")
     return [by_set[name] for name in SETS]
 
 
@@ -108,7 +108,7 @@ def curves(results: list[dict[str, Any]]) -> str:
 
 
 def differences() -> str:
-    """What the project promises something about, with intervals."""
+    """The differences that the project has bars for, with intervals."""
     body = [
         [
             row["difference"],
@@ -122,7 +122,7 @@ def differences() -> str:
 
 
 def spans() -> str:
-    """Span F1 and multi-word recall; of the five random cuts the mean."""
+    """Span F1 and multi-word recall; for random units the mean of the five seeds."""
     results = rows("spans")
     body = []
     for corpus in dict.fromkeys(row["corpus"] for row in results):
@@ -159,7 +159,13 @@ def lengths() -> str:
         for row in rows("spans")
         if row["units"] == "crf"
     ]
-    header = ["corpus", "units a text", "of several words", "mean words", "of several: mean words"]
+    header = [
+        "corpus",
+        "units per text",
+        "of several words",
+        "mean words",
+        "of several: mean words",
+    ]
     return table(header, body)
 
 
@@ -221,7 +227,7 @@ def search() -> str:
 
 
 def size() -> str:
-    """Bytes a document by part, against token vectors, and what int8 costs."""
+    """Bytes per document by part, against token vectors, and what int8 costs."""
     parts = ("units", "weights", "spans", "lexical")
     body = [
         [
@@ -266,7 +272,7 @@ def baselines() -> str:
 
 
 def fill(page: Path, tables: dict[str, str]) -> None:
-    """Replace what stands between the markers."""
+    """Replace the text between the markers."""
     text = page.read_text()
     for name, content in tables.items():
         text, count = re.subn(
@@ -276,7 +282,7 @@ def fill(page: Path, tables: dict[str, str]) -> None:
             flags=re.DOTALL,
         )
         if count != 1:
-            raise SystemExit(f"{page.name} has no place for {name}")
+            raise SystemExit(f"{page.name} has no markers for {name}")
     page.write_text(text)
 
 

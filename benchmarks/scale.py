@@ -4,11 +4,11 @@
         --out docs/results/scale.jsonl
 
 A made-up document is a real one of SciFact or NFCorpus, merged to 32 units of width 128, every
-vector moved to a cosine of 0.8 with itself; the queries are real ones of both. Every query is asked
-exactly and by lists in turn, one thread. The bars: recall@10 of at least 0.95 against the exact
-scan; ten times the documents, at most four times the latency of the path that a search takes of
-itself (the smaller index is scanned, the larger one has lists). About ten minutes, mostly the
-building, and 1.2 GB of disk; indexes that are in --folder already are used again.
+vector moved to a cosine of 0.8 with its original; the queries are real ones of both. Every query is
+run exactly and by lists in turn, on one thread. The bars: recall@10 of at least 0.95 against the
+exact scan; ten times the documents, at most four times the latency of the path that a search takes
+by default (the smaller index is scanned, the larger one has lists). About ten minutes, mostly
+building, and 1.2 GB of disk; indexes already in --folder are used again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BUDGET = Budget(32, policy="merge")
 QUERIES = 100  # of each set
 CHUNK = 5_000
 SEED = 13
-NOISE = 0.75  # as long as that, at a right angle to a unit vector: cosine 0.8
+NOISE = 0.75  # a vector of this length at a right angle to a unit vector: cosine 0.8
 
 
 def some_queries(sets: list[EncodedSet]) -> list[Encoded]:
@@ -49,7 +49,7 @@ def some_queries(sets: list[EncodedSet]) -> list[Encoded]:
 
 
 def made_up(documents: Encoded, count: int) -> Iterator[Encoded]:
-    """So many documents near real ones, some at a time."""
+    """`count` documents near real ones, some at a time."""
     random = np.random.default_rng(SEED)
     for first in range(0, count, CHUNK):
         rows = random.integers(0, len(documents), min(CHUNK, count - first))
@@ -61,7 +61,7 @@ def made_up(documents: Encoded, count: int) -> Iterator[Encoded]:
 
 
 def build(folder: Path, documents: Encoded, count: int) -> None:
-    """An index of so many, in as few segments as `compact` makes."""
+    """An index of `count` documents, in as few segments as `compact` makes."""
     index = Index.create(
         folder,
         budget=BUDGET,

@@ -1,4 +1,4 @@
-"""Full-corpus phrase search: queries a second, nDCG@10 and peak memory, ours beside three engines.
+"""Full-corpus phrase search: queries per second, nDCG@10 and peak memory, beside three engines.
 
     python benchmarks/search.py ../shared/data/eval/scifact --cache /tmp/states \
         --folder /tmp/search --out docs/results/search.jsonl \
@@ -6,10 +6,10 @@
 
 Every engine has the same unit vectors, 128 wide, its own defaults, its own environment (the PYTHON
 given; benchmarks/peers/ says how each was made) and its own process, which only opens an index and
-searches. Queries are encoded before; engines that take many at once are given them so. All engines
-are open at once and take turns, round by round; the medians of the rounds are compared. About an
-hour, mostly theirs; `--units "merge to 32"` does one part, and what is in --folder already is used
-again.
+searches. Queries are encoded beforehand; engines that take many at once get them in one call. All
+engines are open at once and take turns, one round each; the medians of the rounds are compared.
+About an hour, mostly theirs; `--units "merge to 32"` does one part, and what --folder already holds
+is used again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ VARIANTS = {
     "qdrant_": ("scan", "optimised"),
 }
 ROUNDS = 5
-STEP = 5  # of the queries, every fifth is timed: fast-plaid takes a fifth of a second for each
+STEP = 5  # every fifth query is timed: fast-plaid takes a fifth of a second for each
 
 
 def prepare(data: Path, cache: Path, folder: Path) -> None:
@@ -178,7 +178,7 @@ def main() -> None:
         prepare(options.data, options.cache, options.folder)
         return
     if not options.folder.exists():
-        # In a process of its own: this one stays small.
+        # In its own process, so that this one stays small.
         subprocess.run([sys.executable, *sys.argv, "--prepare"], check=True)
     pythons = {"hplus_": sys.executable} | dict(peer.split("=") for peer in options.peer)
     engines = [

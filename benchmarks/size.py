@@ -1,12 +1,12 @@
-"""Bytes a document in an int8 index against token vectors, and what int8 costs in nDCG@10.
+"""Bytes per document in an int8 index against token vectors, and what int8 costs in nDCG@10.
 
     python benchmarks/size.py ../shared/data/eval --cache /tmp/states --out docs/results/size.jsonl
 
-Texts cut at 256 tokens, unit vectors 128 wide. Counted is what the phrase and lexical views keep:
-codes, scales, weights, spans and postings; token vectors are 128 float16 numbers for every token of
-the same texts and nothing else. The bars: at most 0.16, 0.09 and 0.06 of that at 64, 32 and 16
-units. nDCG@10 is that of `Index.search` with the phrase view over the whole corpus. A quarter of an
-hour.
+Texts cut at 256 tokens, unit vectors 128 wide. What counts is what the phrase and lexical views
+keep: codes, scales, weights, spans and postings; token vectors are 128 float16 numbers for every
+token of the same texts and nothing else. The bars: at most 0.16, 0.09 and 0.06 of that at 64, 32
+and 16 units. nDCG@10 is that of `Index.search` with the phrase view over the whole corpus. A
+quarter of an hour.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKEN_BYTES = 2 * WIDTH
 
 
 def built(folder: Path, found: EncodedSet, documents: Encoded, count: int, format: Format) -> Index:
-    """An index of documents that are under the budget already."""
+    """An index of documents already within the budget."""
     index = Index.create(
         folder / f"{format}-{count}",
         budget=Budget(count, policy="merge"),

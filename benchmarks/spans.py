@@ -1,4 +1,4 @@
-"""Are units phrases? Exact span F1 and multi-word term recall on corpora marked by people.
+"""Are units phrases? Exact span F1 and multi-word term recall on corpora annotated by people.
 
     python benchmarks/spans.py ../shared/data/spans --cache /tmp/states --out docs/results
 
@@ -27,6 +27,7 @@ from hplus.units.words import HAN, whitespace_words, words
 from hplus_lab.audit.constructions import SEEDS, ends_of, units_of
 from hplus_lab.audit.items import read_items
 from hplus_lab.audit.tally import Tally, measure_difference, overlapping, tally, total
+from hplus_lab.length_histogram import histogram_random, length_histogram
 
 CORPORA = ("bc5cdr", "ncbi_disease", "scierc", "jnlpba", "oastm_np")
 RULES = ("words", "ngrams-2", "ngrams-3", "runs")
@@ -69,9 +70,9 @@ def measure(model: HPlus, folder: Path, split: str, cache: Path) -> list[dict[st
         for text, own in zip(texts, gold, strict=True)
     ]
     begins = {"crf": unit_begins(model.checkpoint.crf, stored)}
-    histogram = rules.length_histogram(begins["crf"], tokens)
+    histogram = length_histogram(begins["crf"], tokens)
     begins |= {rule: rules.rule(rule)(tokens) for rule in RULES}
-    begins |= {f"random-{seed}": rules.histogram_random(tokens, histogram, seed) for seed in SEEDS}
+    begins |= {f"random-{seed}": histogram_random(tokens, histogram, seed) for seed in SEEDS}
     units = {kind: units_of(tokens, own) for kind, own in begins.items()}
     whole = {kind: tallies(gold, own) for kind, own in units.items()}
     multi = {kind: tallies(several, own) for kind, own in units.items()}

@@ -33,7 +33,7 @@ TEXT = text_of_words(200)
 
 
 class QuickDisk(Disk):
-    """Waits for no disk: durability is tested elsewhere."""
+    """Does not wait for the disk: durability is tested elsewhere."""
 
     def sync(self, path: Path) -> None:
         pass
@@ -70,7 +70,7 @@ def corpora(
     documents: int = 12,
     merged: bool | None = None,
 ) -> Corpus:
-    """Ragged documents, some without units or terms, some twice; ids in no order."""
+    """Ragged documents, some without units or lexical tokens, some twice; ids in no order."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     width, global_width = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     lengths = draw(st.lists(st.integers(0, 6), min_size=1, max_size=documents))
@@ -99,7 +99,7 @@ def corpora(
 
 @contextmanager
 def index_of(corpus: Corpus, **settings: Any) -> Iterator[Index]:
-    """An index of the corpus, segment by segment, in a folder that goes again."""
+    """An index of the corpus, segment by segment, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "width": corpus.documents.units.width,
@@ -154,7 +154,7 @@ def kernel_error(query: F32, format: Format) -> float:
 
 
 def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str, F64]:
-    """How far the normalised scores of an index may lie from brute force, f64[n] a view.
+    """How far the normalised scores of an index may lie from brute force, f64[n] per view.
 
     A cosine with a unit vector moves by no more than the row does, a maximum by no more than the
     largest of its arguments, and a weighted mean of maxima by no more than the largest of those.
@@ -198,7 +198,7 @@ def assert_found(
     errors = view_errors(query, corpus.documents, corpus.format)
     error = sum(alpha * errors[view] for view, alpha in alphas.items())
     may = set(range(len(corpus)) if allowed is None else allowed)
-    if set(alphas) == {"lexical"}:  # whoever shares no token is not found at all
+    if set(alphas) == {"lexical"}:  # a document that shares no token is not found at all
         may &= set(np.flatnonzero(expected.lexical > 0).tolist())
     place = {id_: i for i, id_ in enumerate(corpus.ids)}
     found = [place[hit.id] for hit in results]
@@ -219,7 +219,7 @@ def assert_found(
         by_copy.setdefault(corpus.copies[i], []).append((corpus.ids[i], scores[i]))
         if scores[i] is None:
             assert expected.fused[i] <= results[-1].score + error[i]
-    for equal in by_copy.values():  # one score, and the smallest ids are those found
+    for equal in by_copy.values():  # equal scores: the smallest ids are found
         given = [score for _, score in sorted(equal)]
         assert len(set(given) - {None}) <= 1
         assert given == sorted(given, key=lambda score: score is None)

@@ -1,6 +1,6 @@
 """Small random data of the shapes that cross the rooms, for tests anywhere in the tree.
 
-Everything takes a `numpy.random.Generator`, so one seed is one case. Units stand on words of
+Everything takes a `numpy.random.Generator`, so one seed is one case. Units cover words of
 three digits, one space apart, numbered through the text: the spans of unit "007" cover 28:31 of
 the `text_of_words`, and a test can read off what an explanation should cite.
 """
@@ -49,7 +49,7 @@ def random_weights(random: np.random.Generator, rows: int, *, ties: bool = False
 
 
 def spread_weights(random: np.random.Generator, rows: int) -> F32:
-    """Importance over many orders of magnitude: sums in another order round otherwise."""
+    """Importance over many orders of magnitude: sums in another order round differently."""
     return random.lognormal(sigma=3, size=rows).astype(np.float32)
 
 
@@ -106,7 +106,7 @@ def random_encoded(
     """All three views of n texts; text i keeps `lengths[i]` units and dropped `dropped[i]`.
 
     Every word of a text belongs to one unit, kept or dropped; with `merged` a unit has one to
-    three words, not always neighbours. Terms are drawn from ids 0 … 23.
+    three words, not always neighbours. Lexical ids are drawn from 0 … 23.
     """
     lost = [0] * len(lengths) if dropped is None else list(dropped)
     kept_words: list[list[int]] = []
@@ -163,7 +163,7 @@ def with_units(encoded: Encoded, **arrays: Any) -> Encoded:
 
 
 def random_labelled(random: np.random.Generator, count: int) -> list[Labelled]:
-    """One to three TERMS a text, each after a function word."""
+    """One to three TERMS per text, each after a function word."""
     made = []
     for _ in range(count):
         text, units = "", []
@@ -213,7 +213,7 @@ def sum_by(values: F32, offsets: I64) -> F32:
 
 
 def assert_same(actual: Encoded, expected: Encoded, *, rtol: float = 0.0) -> None:
-    """Equal in every field, dtype and shape; `rtol` is the leeway of floats."""
+    """Equal in every field, dtype and shape; `rtol` is the tolerance for floats."""
     for name, part in arrays_of(expected).items():
         other = arrays_of(actual)[name]
         assert other.dtype == part.dtype, name

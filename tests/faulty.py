@@ -1,4 +1,4 @@
-"""Disks that fail, and how an index is looked at afterwards; for the tests of the index."""
+"""Disks that fail, and ways to inspect an index afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from builders import arrays_of, random_encoded
 from hplus.index import Index
-from hplus.storage.catalogue import everything, segments
+from hplus.storage.catalogue import DocumentRow, by_number, segments, select
 from hplus.storage.disk import Disk
 from hplus.storage.segment import read
 from hplus.storage.snapshot import Snapshot
@@ -29,16 +29,16 @@ State = dict[str, Any]
 
 
 class PowerCut(BaseException):
-    """Nothing catches it, as nothing catches the real one."""
+    """Nothing catches it, as nothing catches a real power cut."""
 
 
 class FaultyDisk(Disk):
     """An ordinary disk until operation number `stop`, counted from `arm` on.
 
-    Each method is one operation; a file is three, empty, begun and complete, and a commit is two,
+    Each method is one operation; a file is three (empty, started, complete), and a commit is two,
     because a cut may come before it or after it. The operation fails with what `error` makes of
     its name; with `lasting` all that follow fail too. `cut_power` undoes what was not synced;
-    syncing itself is only noted, since the machine stays on.
+    syncing itself is only recorded, since the machine stays on.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FaultyDisk(Disk):
         self.removed: dict[Path, bytes] = {}
 
     def arm(self) -> None:
-        """From now on operations count."""
+        """Count operations from now on."""
         self.armed = True
 
     def _operation(self, name: str) -> None:
@@ -163,13 +163,13 @@ class FaultyDisk(Disk):
             for path in sorted(self.created):
                 if path.is_dir():
                     shutil.rmtree(path)
-                else:  # with a catalogue go its companions
+                else:  # a catalogue takes its -wal and -shm with it
                     for name in ("", "-wal", "-shm"):
                         path.with_name(path.name + name).unlink(missing_ok=True)
 
 
 def disk_error(number: int) -> Callable[[str], BaseException]:
-    """What the operating system or SQLite raise when a disk is full (ENOSPC) or broken (EIO)."""
+    """What the operating system or SQLite raises when a disk is full (ENOSPC) or broken (EIO)."""
     text, code = {
         errno.ENOSPC: ("database or disk is full", sqlite3.SQLITE_FULL),
         errno.EIO: ("disk I/O error", sqlite3.SQLITE_IOERR),
@@ -186,7 +186,7 @@ def disk_error(number: int) -> Callable[[str], BaseException]:
 
 
 class TextModel:
-    """A model that draws three units a text, always the same ones for the same text."""
+    """A model that draws three units per text, always the same ones for the same text."""
 
     fingerprint = "x"
     checkpoint = SimpleNamespace(
@@ -233,11 +233,21 @@ def add(index: Index, *ids: str, text: str = "") -> None:
     )
 
 
+def living(snapshot: Snapshot) -> list[DocumentRow]:
+    """All documents that are not deleted, in the order of their numbers."""
+    found = select(
+        snapshot.connection, "SELECT number FROM documents WHERE deleted = 0 ORDER BY number"
+    )
+    numbers = [number for (number,) in found]
+    rows = by_number(snapshot.connection, numbers)
+    return [rows[number] for number in numbers]
+
+
 def state(index: Index) -> State:
     """Everything a caller can see: settings, and of every document text, metadata and arrays."""
     snapshot = index.engine.snapshot
     seen: State = {"": index.settings}
-    for row in everything(snapshot.connection):
+    for row in living(snapshot):
         encoded = stored(snapshot, row.id)
         arrays = arrays_of(encoded).values()
         digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
@@ -265,7 +275,7 @@ def ids(seen: State) -> list[str]:
 
 
 def assert_found(index: Index, expected: Sequence[str]) -> None:
-    """A search finds these documents and no others; some are tried as queries for themselves."""
+    """A search finds these documents and no others; some are tried as their own queries."""
     assert len(index) == len(expected)
     assert all(id_ in index for id_ in expected)
     hits = index.search(encode("any"), k=10_000)
@@ -276,7 +286,7 @@ def assert_found(index: Index, expected: Sequence[str]) -> None:
 
 
 def assert_sound(path: Path, expected: State) -> None:
-    """It opens, finds no fault with itself, shows exactly this; and a write works and sweeps."""
+    """It opens, verifies, shows exactly this; and a write works and removes leftovers."""
     with Index.open(path) as index:
         assert index.verify().problems == []
         assert state(index) == expected

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved loads again; what is damaged is refused by one clear sentence."""
+"""Checkpoints: what is saved loads again; what is damaged is refused with one clear sentence."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 
 
 def replace_tensors(folder: Path, name: str, data: bytes) -> None:
-    """Put other bytes in a file and make its hash right: only the content is then wrong."""
+    """Replace the bytes of a file and its hash, so that only the content is wrong."""
     (folder / name).write_bytes(data)
     config = json.loads((folder / "config.json").read_text())
     config["files"][name] = hashlib.sha256(data).hexdigest()
@@ -227,7 +227,7 @@ def test_a_wrong_config_is_refused(saved: Path, change: dict[str, Any], message:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "null"])
-def test_a_config_that_is_no_object_is_refused(saved: Path, content: str) -> None:
+def test_a_config_that_is_not_an_object_is_refused(saved: Path, content: str) -> None:
     (saved / "config.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         HPlus(saved)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
-# Set-up is CI itself, and the demo has a test of its own.
+# Set-up is CI itself, and the demo has its own test.
 NOT_RUN = ("make ", "pip ", "git ")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 

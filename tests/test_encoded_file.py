@@ -99,7 +99,7 @@ def test_garbage_is_named(tmp_path: Path, suffix: str, content: bytes) -> None:
 def test_a_flipped_byte_in_an_npz_gives_our_error_or_the_same_encoding(
     tmp_path_factory: pytest.TempPathFactory, place: int, flip: int
 ) -> None:
-    """Every array is under the archive's checksum; flips elsewhere may not matter."""
+    """The archive's checksums cover every array; flips elsewhere may not matter."""
     path = tmp_path_factory.getbasetemp() / "flipped.npz"
     write_encoded(path, sample(), fingerprint="f")
     content = bytearray(path.read_bytes())

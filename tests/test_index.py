@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from brute_force import ALPHAS, Corpus, QuickDisk, assert_found, corpora, index_of
 from builders import assert_same, random_encoded, with_units
+from faulty import living
 from hplus import Budget, BudgetError, HPlus, InputError, Terms, texts
 from hplus.errors import ModelMismatchError
 from hplus.index import Index
 from hplus.search.searcher import Results
-from hplus.storage import catalogue, compact
+from hplus.storage import compact
 from hplus.storage.segment import FORMATS, Format, read
 from hplus.types import Encoded, concatenate
 from hplus.units.vectors import normalise
@@ -58,7 +59,7 @@ def even(*lengths: int) -> Encoded:
 
 def numbers(index: Index) -> dict[str, int]:
     """The number that each document keeps for life."""
-    rows = catalogue.everything(index.engine.snapshot.connection)
+    rows = living(index.engine.snapshot)
     return {row.id: row.number for row in rows}
 
 
@@ -81,7 +82,7 @@ def assert_close(left: Results, right: Results, leeway: float) -> None:
 def test_any_smaller_budget_and_width_equals_an_index_made_so(
     data: st.DataObject, corpus: Corpus
 ) -> None:
-    """Under drop: by searching so, by compacting to it, and by making it so."""
+    """Under drop: at search, by compaction, and at creation."""
     budget = data.draw(st.integers(1, 8))
     width = data.draw(st.integers(1, corpus.documents.units.width))
     global_width = data.draw(st.integers(1, corpus.documents.global_.shape[1]))
@@ -247,7 +248,7 @@ def test_create_in_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     Index.create(tmp_path / "new" / "deep", **options).close()
 
 
-def test_open_what_is_no_index(tmp_path: Path) -> None:
+def test_opening_something_that_is_not_an_index(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InputError, match="is not an index; make one with `hplus index"):
             Index.open(path)
@@ -566,7 +567,7 @@ def test_bad_rows(index: Index, tmp_path: Path) -> None:
     file.write_text("\n".join(lines))
     with pytest.raises(InputError, match=r"corpus\.jsonl:2: not JSON"):
         index.add(file)
-    assert "a" in index  # what came before the bad line is not lost with it
+    assert "a" in index  # what precedes the bad line is kept
     told: list[str] = []
     report = index.add(file, on_error="skip", report=told.append)
     assert (report.added, report.unchanged) == (1, 1)
@@ -703,12 +704,12 @@ def test_an_index_of_encodings_has_no_model(tmp_path: Path, tiny: HPlus) -> None
         for ask in (lambda: made.search("x"), lambda: made.add(ROWS), lambda: made.update(ROWS)):
             with pytest.raises(InputError, match="was made from encodings; give the model"):
                 ask()
-    with Index.open(tmp_path / "index", model=tiny) as opened:  # the right one, as it turns out
+    with Index.open(tmp_path / "index", model=tiny) as opened:  # it is the right one
         assert opened.search("heart failure")[0].id in "bdf"
 
 
 def test_searching_does_not_import_torch(tmp_path: Path, mini: HPlus) -> None:
-    """In a process of its own: open, search, explain, add with the built-in model."""
+    """In a separate process: open, search, explain, add with the built-in model."""
     with Index.create(tmp_path / "index", mini) as made:
         made.add(ROWS[:2])
     program = f"""
@@ -727,7 +728,7 @@ print(hits[0].id, sorted({{"torch", "transformers", "scipy"}} & set(sys.modules)
     assert done.stdout.split() == ["a", "[]"]
 
 
-# Segments that grow together
+# Small segments are merged
 
 
 def grow(index: Index, count: int) -> None:
@@ -748,7 +749,7 @@ def test_many_small_additions_stay_few_segments(tmp_path: Path) -> None:
 
 @pytest.fixture
 def few_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer that goes on and on is stopped."""
+    """A writer that never stops is interrupted."""
     rewrite: Callable[..., None] = compact.rewrite
     done: list[int] = []
 

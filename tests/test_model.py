@@ -214,12 +214,12 @@ def test_a_bad_element_is_named_by_its_position(tiny: HPlus, bad: object) -> Non
 
 
 @pytest.mark.parametrize("bad", [None, 5, b"bytes"])
-def test_what_is_no_list_of_texts_is_refused(tiny: HPlus, bad: object) -> None:
+def test_only_lists_of_texts_are_accepted(tiny: HPlus, bad: object) -> None:
     with pytest.raises(InputError, match="expected"):
         tiny.encode_query(bad)  # type: ignore[arg-type]
 
 
-def test_a_stream_gives_out_what_came_before_the_bad_element(tiny: HPlus) -> None:
+def test_a_stream_delivers_what_precedes_the_bad_element(tiny: HPlus) -> None:
     def source() -> Iterator[str]:
         yield from TEXTS
         yield 5  # type: ignore[misc]
@@ -268,7 +268,7 @@ def test_a_stream_is_lazy_and_in_order(tiny: HPlus, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_came_before_a_failing_source_is_given_out(
+def test_what_precedes_a_failing_element_is_delivered(
     tiny: HPlus, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
@@ -321,7 +321,7 @@ def test_states_hold_everything_per_token(tiny: HPlus) -> None:
     n = len(states.tokens.ids)
     assert states.states.shape == (n, tiny.dim)
     assert states.importance.shape == states.tags.shape == (n,)
-    assert states.mean.shape == (len(TEXTS), tiny.dim)
+    assert states.pooled.shape == (len(TEXTS), tiny.dim)
 
 
 def test_settings_are_checked_at_once(tiny_folder: Path) -> None:
@@ -482,8 +482,8 @@ def test_segments_and_states_know_the_side(tiny_folder: Path) -> None:
         for i, units in enumerate(model.segment(texts, side=side)):  # type: ignore[arg-type]
             spans = sorted((unit.start, unit.end) for unit in units)
             assert spans == sorted(map(tuple, encoded[i].units.spans.tolist()))
-        mean = model.states(texts, side=side).mean  # type: ignore[arg-type]
-        unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+        pooled = model.states(texts, side=side).pooled  # type: ignore[arg-type]
+        unit = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         np.testing.assert_allclose(encoded.global_, unit, atol=1e-5)
     assert model.segment(texts) == model.segment(texts, side="document")
 

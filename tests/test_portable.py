@@ -15,10 +15,10 @@ import safetensors.numpy
 
 from builders import assert_same
 from hplus import Budget, CheckpointError, Encoded, HPlus, HPlusError, checkpoint
-from hplus.backbones.tiny import tiny_tokenizer, write_tiny
 from hplus.checkpoint import Checkpoint, locate
 from hplus.encoded_file import write_encoded
 from hplus.origins import origins
+from tiny import tiny_tokenizer, write_tiny
 
 TEXTS = ["type 2 diabetes", "Heart failure with low sodium (5 mg/kg).", "糖尿病", "", "a " * 90]
 LAYER = "encoder.layer.0.attention.self.query"
@@ -240,7 +240,7 @@ def test_origins_of_the_default_and_of_a_fitted_table(mini: HPlus, tiny: HPlus) 
 def test_worker_processes_read_as_the_model_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They load the folder again, whose own pooling is one that is not served."""
+    """They load the folder again, whose own pooling is not supported."""
     source = write_tiny(tmp_path / "source")
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')

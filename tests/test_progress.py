@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_is_shown_where_there_is_no_terminal(
+def test_nothing_is_shown_without_a_terminal(
     tiny: HPlus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tiny.encode_document(["type 2 diabetes"] * 3, progress=True)
@@ -50,7 +50,7 @@ def test_the_total_is_shown_if_it_is_known(
     assert shown in screen.getvalue()
 
 
-def test_nothing_is_counted_where_there_is_no_terminal() -> None:
+def test_nothing_is_counted_without_a_terminal() -> None:
     def count() -> NoReturn:
         raise AssertionError("the source was counted")
 

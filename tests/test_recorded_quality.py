@@ -1,4 +1,4 @@
-"""Slow: the recorded quality of hplus-mini comes out again on real data.
+"""Slow: hplus-mini reaches its recorded quality again on real data.
 
     make test-slow SHARED=../shared
 

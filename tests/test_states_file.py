@@ -36,7 +36,7 @@ ARRAYS = ("states", "inner", "mean")
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three texts a step and seven rows at a time, so that a few texts cross the borders."""
+    """Three texts per step and seven rows at a time, so that a few texts cross step borders."""
     monkeypatch.setattr(states_file, "STEP", 3)
     monkeypatch.setattr(states_file, "ROWS", 7)
 
@@ -100,7 +100,7 @@ def with_heads(model: HPlus, hidden: int) -> HPlus:
 
 
 def assert_same(actual: StoredStates, expected: StoredStates) -> None:
-    for name in ARRAYS:
+    for name in ("states", "inner", "pooled"):
         np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
     np.testing.assert_array_equal(actual.tokens.offsets, expected.tokens.offsets)
 
@@ -120,8 +120,8 @@ def test_stored_states_are_the_model_s(model: HPlus, tmp_path: Path) -> None:
         np.testing.assert_allclose(
             getattr(stored, name), getattr(fresh, name), rtol=2**-10, atol=1e-5
         )
-    assert stored.mean.dtype == np.float32
-    np.testing.assert_allclose(stored.mean, fresh.mean, atol=1e-5)
+    assert stored.pooled.dtype == np.float32
+    np.testing.assert_allclose(stored.pooled, fresh.pooled, atol=1e-5)
     assert np.abs(stored.inner.astype("f4") - stored.states).max() > 0.1
 
 
@@ -139,7 +139,7 @@ def test_texts_without_tokens(model: HPlus, tmp_path: Path, texts: list[str]) ->
     for _ in range(2):
         stored = stored_states(model, texts, tmp_path)
         assert stored.states.shape == stored.inner.shape == (0, model.dim)
-        np.testing.assert_array_equal(stored.mean, np.zeros((len(texts), model.dim)))
+        np.testing.assert_array_equal(stored.pooled, np.zeros((len(texts), model.dim)))
         assert unit_begins(random_crf(model.dim, 4), stored).shape == (0,)
         assert weigh(ImportanceHead(np.ones(model.dim, np.float32), 0.0), stored).shape == (0,)
 
@@ -298,6 +298,6 @@ def test_each_way_of_reading_has_a_folder_of_its_own(tiny_folder: Path, tmp_path
             model.states(TEXTS, side=side),
         )
         np.testing.assert_array_equal(stored.tokens.ids, fresh.tokens.ids)
-        np.testing.assert_allclose(stored.mean, fresh.mean, atol=1e-5)
+        np.testing.assert_allclose(stored.pooled, fresh.pooled, atol=1e-5)
         np.testing.assert_allclose(stored.states, fresh.states, atol=5e-3)
     assert len(list(tmp_path.iterdir())) == len(ways) + 1

@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from brute_force import QuickDisk
 from hplus import Budget, HPlus, HPlusError, Index, InputError, texts, workers
-from hplus.backbones.tiny import write_tiny
 from hplus.storage import writer
 from hplus.types import Encoded
+from tiny import write_tiny
 
 ROWS = [
     {"id": f"d{i}", "text": f"type {i} diabetes of patient {i * 7919}", "year": i}
@@ -95,7 +95,7 @@ def test_two_processes_write_the_bytes_that_one_writes(tmp_path: Path, tiny: HPl
 def test_a_step_is_encoded_with_one_blas_thread(
     tiny: HPlus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads round otherwise than one; a worker may have fewer than the process alone."""
+    """Two threads round differently from one; a worker may have fewer than the process alone."""
     seen = []
     views = HPlus._views
 
@@ -153,7 +153,7 @@ def test_everything_before_a_failing_source_is_kept(
         assert len(index) == 7
 
 
-def test_an_id_twice_is_refused_after_what_came_before_it(tmp_path: Path, tiny: HPlus) -> None:
+def test_an_id_twice_is_refused_after_what_precedes_it(tmp_path: Path, tiny: HPlus) -> None:
     with made(tmp_path / "index", tiny) as index:
         with pytest.raises(InputError, match="two documents have the id 'd5'"):
             index.add([*ROWS[:6], ROWS[5] | {"text": "another one"}], workers=2)
@@ -260,7 +260,7 @@ def endless(tmp_path: Path, tiny_folder: Path) -> Iterator[subprocess.Popen[str]
 def test_ctrl_c_ends_all_of_them_with_one_traceback(
     endless: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    os.killpg(endless.pid, signal.SIGINT)  # what a terminal sends: to the workers, too
+    os.killpg(endless.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     _, err = endless.communicate(timeout=60)
     assert err.count("Traceback") == 1
     assert err.endswith("KeyboardInterrupt\n")

@@ -32,7 +32,7 @@ def open_(folder: Path, variant: str, cores: int) -> tuple[str, Search]:
     rows = [torch.from_numpy(v) for v in queries(folder, weighted=variant == "weighted")]
 
     def search(step: int) -> list[list[int]]:
-        processes = 1 if cores == 1 else None  # None: one thread a core, the default
+        processes = 1 if cores == 1 else None  # None: one thread per core, the default
         found = engine.search(rows[::step], top_k=K, show_progress=False, n_processes=processes)
         return [[row for row, _ in hits] for hits in found]
 

@@ -1,4 +1,4 @@
-"""What every engine is given and asked, each in its own environment and process.
+"""The input and the queries of every engine, each in its own environment and process.
 
     python ENGINE.py FOLDER VARIANT build
     python ENGINE.py FOLDER VARIANT search CORES
@@ -54,7 +54,7 @@ def main(
         return
     cores = int(sys.argv[4])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
-    # What an engine prints itself must not stand between the answers.
+    # What an engine prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     name, search = open_(folder, variant, cores)

@@ -1,6 +1,6 @@
 """Qdrant's engine in-process (qdrant-edge-py): MaxSim by dot products, weighted queries.
 
-Variants: *scan* as a shard is after the points went in, *optimised* after `optimize()`, which
+Variants: *scan* is a shard as it is once the points are in, *optimised* after `optimize()`, which
 builds its graph. Cores are what the process is allowed to use.
 """
 

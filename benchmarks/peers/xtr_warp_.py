@@ -1,10 +1,10 @@
 """xtr-warp-rs with its defaults; variants weighted and plain. All queries go in one call.
 
-It prunes centroids by a threshold on cosines, so that weighted query vectors, which are not of unit
-length, meet another engine than the one it was tuned as; *plain* gives it unit vectors.
+It prunes centroids by a threshold on cosines, and weighted query vectors, which are not of unit
+length, are not what it was tuned for; *plain* gives it unit vectors.
 
-2.1.0.270 runs on torch 2.6.0 of Debian trixie (see fast_plaid_.py). It names functions of CUDA that
-no CPU calls; a libc10_cuda.so that has them and aborts in each lets it load:
+2.1.0.270 runs on torch 2.6.0 of Debian trixie (see fast_plaid_.py). It refers to CUDA functions
+that are never called on a CPU; it loads with a libc10_cuda.so in which each of them aborts:
 c10::cuda::getStreamFromPool, getCurrentCUDAStream, setCurrentCUDAStream, warn_or_error_on_sync,
 c10_cuda_check_implementation, CUDAStream::stream, and cudaStreamSynchronize.
 """

@@ -24,6 +24,7 @@ from hplus_lab.cost import Cost
 from hplus_lab.experiment import Experiment, Inputs
 from hplus_lab.kinds import KINDS, fusion
 from hplus_lab.kinds.projection import DATA, read_projection
+from hplus_lab.length_histogram import histogram_random, length_histogram
 from hplus_lab.line import Line
 from hplus_lab.protocol import Protocol
 from hplus_lab.protocols import load, names
@@ -312,7 +313,7 @@ class EqualCounts:
         if rule == "histogram":
             lengths = [last - first for text in own[1] for first, last in text]
             shares = np.bincount(lengths)[1:] / len(lengths)
-            return ranges(rules.histogram_random(tokens, shares, int(seed)), tokens.offsets)
+            return ranges(histogram_random(tokens, shares, int(seed)), tokens.offsets)
         return self.world.cuts(side, "ngrams-3" if rule == "model" else name)
 
     def counts(self, side: int, budget: int) -> list[int]:
@@ -400,8 +401,8 @@ def test_exact_counts(world: World) -> None:
     assert found["random, joint 5"].at == {"rule": "random", "side": "joint", "budget": 5}
     # Lengths drawn as queries have them would be other lengths.
     tokens = world.sides[1].tokens
-    of_queries = rules.length_histogram(begins(world.cuts(0, "ngrams-3")), world.sides[0].tokens)
-    drawn = rules.histogram_random(tokens, of_queries, 13)
+    of_queries = length_histogram(begins(world.cuts(0, "ngrams-3")), world.sides[0].tokens)
+    drawn = histogram_random(tokens, of_queries, 13)
     assert ranges(drawn, tokens.offsets) != exact.cuts["histogram-13"][1]
 
 

@@ -111,8 +111,8 @@ class World:
             tuple(spelled), np.array(ids, np.int32), np.array(spans, np.int32), offsets_of(lengths)
         )
         states = self.random.normal(size=(len(ids), DIM)).astype(np.float16)
-        mean = self.random.normal(size=(len(texts), DIM)).astype(np.float32)
-        return StoredStates(tokens, states, states, mean)
+        pooled = self.random.normal(size=(len(texts), DIM)).astype(np.float32)
+        return StoredStates(tokens, states, states, pooled)
 
     # Everything below is a second way to the same numbers.
 
@@ -174,7 +174,7 @@ class World:
     def global_scores(self, width: int) -> list[list[float]]:
         """S_G of every query and document."""
         queries, documents = (
-            [unit_length(row[:width].astype(np.float64)) for row in side.mean]
+            [unit_length(row[:width].astype(np.float64)) for row in side.pooled]
             for side in self.sides
         )
         return [[float(np.dot(q, d)) for d in documents] for q in queries]

@@ -194,14 +194,14 @@ class HPlus:
     def states(self, texts: str | Sequence[str], *, side: Side = "document") -> TokenStates:
         """Token states, tags and importance of a handful of texts, for laboratory and training.
 
-        All of them are in memory at once: 1.5 KB a token for MiniLM.
+        All of them are in memory at once: 1.5 KB per token for MiniLM.
         """
         states = self._states(as_texts(texts), side)
         return TokenStates(
             tokens=states.tokens,
             states=states.states,
             inner=states.inner,
-            mean=states.mean,
+            pooled=states.pooled,
             tags=tags_of_begins(self._begins(states.tokens, states.inner)),
             importance=self._importance(states.tokens, states.inner),
         )
@@ -314,7 +314,7 @@ class HPlus:
             budget=budget,
         )
         return Encoded(
-            global_=global_.represent(states.mean, self.recipe.global_width or self.dim),
+            global_=global_.represent(states.pooled, self.recipe.global_width or self.dim),
             units=units,
             lexical=lexical.represent(
                 states.tokens, importance, self.checkpoint.backbone.tokenizer.unknown

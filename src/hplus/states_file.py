@@ -4,7 +4,7 @@
 
 The key is a hash of the backbone, the window and the texts, so a cache can hold any number of
 sets and never answers for another. Encoding that was interrupted goes on where it stopped. float16
-halves the disk (1.5 KB a token for MiniLM with both layers) and moves a similarity by about 1e-4.
+halves the disk (1.5 KB per token for MiniLM with both layers) and moves a similarity by about 1e-4.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StoredStates:
     tokens: Tokens
     states: F16
     inner: F16
-    mean: F32
+    pooled: F32
 
 
 def stored_states(
@@ -97,7 +97,7 @@ def stored_states(
             rows = slice(tokens.offsets[first], tokens.offsets[last])
             arrays["states"][rows] = step.states
             arrays["inner"][rows] = step.inner
-            arrays["mean"][first:last] = step.mean
+            arrays["mean"][first:last] = step.pooled
             for array in arrays.values():
                 array.flush()
             write_done(done_file, last)

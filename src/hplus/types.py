@@ -54,18 +54,18 @@ class Tokens:
 
 @dataclass(frozen=True)
 class States:
-    """What the heads read: contextual token states (eq:shared_encoder) and their mean.
+    """What the heads read: contextual token states (eq:shared_encoder), and one pooled per text.
 
     states f32[T, d], row for row with `tokens`, and inner f32[T, d], those after the layer that
-    the heads read (if they read the last, the very same array); mean f32[n, d], over every state
-    the backbone's pooling was trained on (special tokens included where it was); windows i32[n]
-    and cut i32[n] say how many windows a text took and how many of its tokens were left out.
+    the heads read (if they read the last, the very same array); pooled f32[n, d], the mean of a
+    text's states, its first or its last one, as the recipe says; windows i32[n] and cut i32[n] say
+    how many windows a text took and how many of its tokens were left out.
     """
 
     tokens: Tokens
     states: F32
     inner: F32
-    mean: F32
+    pooled: F32
     windows: I32
     cut: I32
 
@@ -81,7 +81,7 @@ class TokenStates:
     tokens: Tokens
     states: F32
     inner: F32
-    mean: F32
+    pooled: F32
     tags: U8
     importance: F32
 
@@ -238,7 +238,7 @@ class UnitMatch:
 
 
 @dataclass(frozen=True)
-class TermMatch:
+class TokenMatch:
     """One token id that query and document share."""
 
     id: int
@@ -266,7 +266,7 @@ class Explanation:
     """
 
     phrase: list[UnitMatch]
-    lexical: list[TermMatch]
+    lexical: list[TokenMatch]
     shares: dict[str, float]
     dropped: list[DroppedUnit]
     phrase_raw: float | None
@@ -341,6 +341,9 @@ class Search:
     threads: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.query, (str, Encoded)):
+            given = type(self.query).__name__
+            raise InputError(f"expected query to be a text or an encoding of one, got {given}")
         if self.view not in get_args(View):
             known = ", ".join(get_args(View))
             raise InputError(f"expected view to be one of {known}, got {self.view!r}")

@@ -13,9 +13,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from hplus.backbones import mini
 from hplus.backbones.bert_numpy import BertNumpy
 from hplus.backbones.load import load_backbone
-from hplus.backbones.tiny import write_tiny
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.types import F32, I32, I64, offsets_of
+from tiny import write_tiny
 
 Pack = Callable[[Tokenizer, list[str]], tuple[I32, I64]]
 

@@ -14,10 +14,10 @@ import pytest
 import safetensors.numpy
 
 from hplus.backbones.bert_numpy import BertNumpy, attend, gelu, layer_norm
-from hplus.backbones.tiny import write_tiny
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, HPlusError
 from hplus.types import F32, I32, I64, offsets_of
+from tiny import write_tiny
 
 Pack = Callable[[Tokenizer, list[str]], tuple[I32, I64]]
 PlainStates = Callable[[Any, I32], F32]
@@ -241,7 +241,7 @@ def test_a_config_with_more_layers_than_the_weights_names_the_first_missing_tens
 
 
 class Malicious:
-    """Unpickling it makes a directory."""
+    """Unpickling it creates a directory."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker

@@ -135,7 +135,7 @@ def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(
     texts = ["type 2 diabetes", "a", "糖尿病 with heart failure 😀", WORDS]
     tokens = tiny.tokenizer.tokens(texts)
     found = encode_states(tiny, tokens, Reading(64, long))
-    assert found.states.dtype == found.mean.dtype == np.float32
+    assert found.states.dtype == found.pooled.dtype == np.float32
     assert found.windows.tolist() == [1] * 4
     assert found.cut.tolist() == [0] * 4
     assert np.array_equal(found.tokens.ids, tokens.ids)
@@ -143,7 +143,7 @@ def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(
     for row, (first, last) in enumerate(pairwise(tokens.offsets)):
         direct = window_states(tiny, tokens.ids[first:last])
         np.testing.assert_allclose(found.states[first:last], direct[1:-1], atol=1e-5)
-        np.testing.assert_allclose(found.mean[row], direct.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(found.pooled[row], direct.mean(axis=0), atol=1e-5)
 
 
 def test_a_text_that_just_fits_takes_one_window_and_one_more_token_takes_two(echo: Echo) -> None:
@@ -163,7 +163,7 @@ def test_a_long_stitched_text_has_each_token_once(echo: Echo) -> None:
     special = sum(echo.tokenizer.prefix) + sum(echo.tokenizer.suffix)
     for row, (first, last) in enumerate(pairwise(tokens.offsets)):
         mean = (tokens.ids[first:last].sum() + special) / (last - first + 2) if last > first else 0
-        assert found.mean[row, 0] == pytest.approx(mean, rel=1e-6)
+        assert found.pooled[row, 0] == pytest.approx(mean, rel=1e-6)
 
 
 def test_stitched_states_come_from_the_window_that_shows_most_around_them(
@@ -188,7 +188,7 @@ def test_stitched_states_come_from_the_window_that_shows_most_around_them(
         best = [state for depth, state in seen if depth == deepest]
         assert min(np.abs(found.states[token] - state).max() for state in best) < 1e-5
     total = found.states.sum(axis=0) + windows[0][2][0] + windows[-1][2][-1]
-    np.testing.assert_allclose(found.mean[0], total / (n + 2), atol=1e-5)
+    np.testing.assert_allclose(found.pooled[0], total / (n + 2), atol=1e-5)
 
 
 def test_cut_keeps_the_first_window_and_reports_the_rest(echo: Echo) -> None:
@@ -202,7 +202,7 @@ def test_cut_keeps_the_first_window_and_reports_the_rest(echo: Echo) -> None:
     assert np.array_equal(found.tokens.spans, tokens.spans[kept])
     assert np.array_equal(found.states[:, 0], tokens.ids[kept])
     special = sum(echo.tokenizer.prefix) + sum(echo.tokenizer.suffix)
-    assert found.mean[1, 0] == pytest.approx((tokens.ids[3:33].sum() + special) / 32)
+    assert found.pooled[1, 0] == pytest.approx((tokens.ids[3:33].sum() + special) / 32)
 
 
 @pytest.mark.parametrize("long", ["stitch", "cut"])
@@ -212,10 +212,10 @@ def test_texts_without_tokens_have_zero_means(
 ) -> None:
     found = encode_states(tiny, tiny.tokenizer.tokens(texts), Reading(64, long))
     words = [int(text == "heart") for text in texts]
-    assert found.mean.shape == (len(texts), tiny.dim)
+    assert found.pooled.shape == (len(texts), tiny.dim)
     assert found.windows.tolist() == words
     assert len(found.states) == sum(words)
-    assert np.abs(found.mean).any(axis=1).astype(int).tolist() == words
+    assert np.abs(found.pooled).any(axis=1).astype(int).tolist() == words
 
 
 @pytest.mark.usefixtures("small_packs")
@@ -226,7 +226,7 @@ def test_companions_and_order_change_nothing(tiny: BertNumpy) -> None:
         one = encode_states(tiny, tiny.tokenizer.tokens([text]), Reading(40))
         rows = slice(found.tokens.offsets[row], found.tokens.offsets[row + 1])
         np.testing.assert_allclose(found.states[rows], one.states, atol=1e-5)
-        np.testing.assert_allclose(found.mean[row], one.mean[0], atol=1e-5)
+        np.testing.assert_allclose(found.pooled[row], one.pooled[0], atol=1e-5)
 
 
 @pytest.mark.usefixtures("small_packs")
@@ -235,7 +235,7 @@ def test_two_threads_agree_with_one(tiny: BertNumpy, long: Long) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * (n % 7) for n in range(40)])
     one, two = (encode_states(tiny, tokens, Reading(64, long), threads=n) for n in (1, 2))
     np.testing.assert_allclose(one.states, two.states, atol=1e-6, rtol=0)
-    np.testing.assert_allclose(one.mean, two.mean, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(one.pooled, two.pooled, atol=1e-6, rtol=0)
     assert np.array_equal(one.cut, two.cut)
 
 

@@ -1,4 +1,4 @@
-"""From references and folders to backbones: who serves what, and what is refused."""
+"""From references and folders to backbones: what loads which, and what is refused."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 
 from hplus.backbones.bert_numpy import BertNumpy
 from hplus.backbones.load import load_backbone, reference_of_folder
-from hplus.backbones.tiny import write_tiny
 from hplus.errors import BackboneError
+from tiny import write_tiny
 
 
 @pytest.mark.parametrize(

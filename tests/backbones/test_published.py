@@ -15,8 +15,8 @@ from tokenizers import processors
 
 from hplus import BackboneError, HPlus, InputError
 from hplus.backbones.published import published_settings
-from hplus.backbones.tiny import tiny_tokenizer, write_tiny
 from hplus.types import F32
+from tiny import tiny_tokenizer, write_tiny
 
 TEXTS = ["type 2 diabetes", "Heart failure with low sodium (5 mg/kg).", "糖尿病患者的治疗", "a"]
 BGE = "Represent this sentence for searching relevant passages: "

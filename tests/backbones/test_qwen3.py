@@ -15,9 +15,9 @@ transformers = pytest.importorskip("transformers")
 from hplus.backbones.encode import Reading, encode_states  # noqa: E402
 from hplus.backbones.load import load_backbone, reference_of_folder  # noqa: E402
 from hplus.backbones.qwen3 import Qwen3Bidirectional  # noqa: E402
-from hplus.backbones.tiny import tiny_tokenizer  # noqa: E402
 from hplus.errors import BackboneError  # noqa: E402
 from hplus.types import F32, I32, offsets_of  # noqa: E402
+from tiny import tiny_tokenizer  # noqa: E402
 
 PlainStates = Callable[[Any, I32], F32]
 
@@ -173,7 +173,7 @@ def test_byte_level_texts_run_the_whole_path(
     first = found.states[: tokens.offsets[1]]
     assert distance(first, alone(bytewise, tokens.ids[: tokens.offsets[1]])) < 1e-5
     # Without special tokens the mean is the plain mean of the tokens.
-    np.testing.assert_allclose(found.mean[0], first.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(found.pooled[0], first.mean(axis=0), atol=1e-5)
 
 
 def test_an_adapter_is_merged(backbone: Any, folder: Path) -> None:

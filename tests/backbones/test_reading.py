@@ -12,10 +12,10 @@ from tokenizers import models, pre_tokenizers, processors
 
 from hplus.backbones.bert_numpy import BertNumpy
 from hplus.backbones.encode import MeanOver, Pooling, Reading, encode_states, plan_windows
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
 from hplus.types import F32, offsets_of
+from tiny import tiny_tokenizer
 
 PROMPT = "type of disease: "
 TEXT = "Chronic kidney disease, 5 mg/kg. 糖尿病"
@@ -57,10 +57,10 @@ def test_a_window_is_prompt_and_text_as_the_tokenizer_joins_them(
     lead = len(joined) - 1 - len(found.states)
     assert (lead > 1) == bool(prompt)
     np.testing.assert_allclose(found.states, states[lead:-1], atol=1e-6)
-    np.testing.assert_allclose(found.mean[0], pooled(states, reading, lead), atol=1e-6)
+    np.testing.assert_allclose(found.pooled[0], pooled(states, reading, lead), atol=1e-6)
 
 
-def test_a_prompt_changes_states_and_is_no_part_of_the_text(tiny: BertNumpy) -> None:
+def test_a_prompt_changes_states_and_is_not_part_of_the_text(tiny: BertNumpy) -> None:
     plain, prompted = (read(tiny, [TEXT], Reading(64, prompt=prompt)) for prompt in ("", PROMPT))
     np.testing.assert_array_equal(prompted.tokens.ids, plain.tokens.ids)
     np.testing.assert_array_equal(prompted.tokens.spans, plain.tokens.spans)
@@ -98,7 +98,7 @@ def test_every_window_of_a_long_text_begins_with_the_prompt(
         "cls": np.mean(firsts, axis=0),
         "last": np.mean(lasts, axis=0),
     }
-    np.testing.assert_allclose(found.mean[0], expected[pooling], atol=1e-5)
+    np.testing.assert_allclose(found.pooled[0], expected[pooling], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
@@ -110,8 +110,8 @@ def test_a_text_does_not_depend_on_its_neighbours(tiny: BertNumpy, pooling: Pool
         alone = read(tiny, [text], reading)
         rows = slice(*together.tokens.offsets[row : row + 2])
         np.testing.assert_allclose(together.states[rows], alone.states, atol=1e-5)
-        np.testing.assert_allclose(together.mean[row], alone.mean[0], atol=1e-5)
-        assert bool(np.any(alone.mean)) == bool(text.strip())
+        np.testing.assert_allclose(together.pooled[row], alone.pooled[0], atol=1e-5)
+        assert bool(np.any(alone.pooled)) == bool(text.strip())
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(tiny: BertNumpy) -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
 from hplus.backbones.bert_numpy import BertNumpy
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
+from tiny import tiny_tokenizer
 
 # Any code point at all: controls, combining marks, lone surrogates, unassigned ones; and the
-# ones that normalisers and byte-level tokenizers trip over, more often than chance would.
+# ones that normalisers and byte-level tokenizers trip over, more often than by chance.
 ANY_TEXT = st.text(
     st.one_of(
         st.characters(exclude_categories=()),

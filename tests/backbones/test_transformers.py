@@ -17,11 +17,11 @@ transformers = pytest.importorskip("transformers")
 from hplus.backbones import files  # noqa: E402
 from hplus.backbones.bert_numpy import BertNumpy  # noqa: E402
 from hplus.backbones.load import load_backbone, reference_of_folder  # noqa: E402
-from hplus.backbones.tiny import tiny_tokenizer, write_tiny  # noqa: E402
 from hplus.backbones.tokenizer import Tokenizer  # noqa: E402
 from hplus.backbones.transformers_ import TransformersBackbone  # noqa: E402
 from hplus.errors import BackboneError  # noqa: E402
 from hplus.types import F32, I32, I64, offsets_of  # noqa: E402
+from tiny import tiny_tokenizer, write_tiny  # noqa: E402
 
 Pack = Callable[[Tokenizer, list[str]], tuple[I32, I64]]
 PlainStates = Callable[[Any, I32], F32]
@@ -228,7 +228,7 @@ def test_an_adapter_that_does_not_fit_is_refused(
 
 
 class Malicious:
-    """Unpickling it makes a directory."""
+    """Unpickling it creates a directory."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker

@@ -50,7 +50,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 def typed(command: str, texts: str = "", **kwargs: object) -> subprocess.CompletedProcess[str]:
-    """The command as a person types it, in a process of its own."""
+    """The command as typed, in a separate process."""
     arguments = [sys.executable, "-m", "hplus", *shlex.split(command)[1:]]
     return subprocess.run(
         arguments,
@@ -259,7 +259,7 @@ def test_an_interrupt_is_quiet() -> None:
 
 
 def test_texts_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
-    """Brackets are text, not mark-up."""
+    """Brackets are text, not markup."""
     code, out, _ = run("score", "phosphate", "the [phosphate] ion", "close [/b] tag", "--explain")
     assert code == 0
     assert out.count("the [phosphate] ion") == 2
@@ -270,7 +270,7 @@ def test_texts_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
     assert "[phosphate] ion" in out
 
 
-def test_output_that_the_terminal_cannot_show_is_no_error() -> None:
+def test_output_that_the_terminal_cannot_show_is_not_an_error() -> None:
     for arguments in (["segment", "心力衰竭 of"], ["segment", "--json", "\udcff alone"]):
         done = subprocess.run(
             [sys.executable, "-m", "hplus", *arguments],

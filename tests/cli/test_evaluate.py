@@ -1,4 +1,4 @@
-"""`hplus evaluate beir` as typed: JSON for machines, a table for people, one sentence of error."""
+"""`hplus evaluate beir` as typed: JSON for machines, a table for people, one-sentence errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_budget_policy_and_width(on_demo: Run, tiny_folder: Path) -> None:
 def test_a_count_alone_keeps_the_policy_of_the_checkpoint(
     run: Run, tiny_folder: Path, tmp_path: Path, cache: Path
 ) -> None:
-    """As it does wherever a count is given: a count alone, under the recipe's policy."""
+    """As wherever a count is given: a count alone, under the recipe's policy."""
     model = HPlus(tiny_folder, document_budget=Budget(8, share=0.9, policy="merge"))
     model.save(tmp_path / "saved")
     arguments = ["evaluate", "beir", str(demo_folder("en")), "--model", str(tmp_path / "saved")]
@@ -201,8 +201,8 @@ def test_the_example_of_the_help_runs(
     assert len(list(Path("states").glob("*/done.json"))) == 2
 
 
-def test_what_cannot_be_written_is_told_before_measuring(run: Run, tmp_path: Path) -> None:
-    """A set that is not there would be the next complaint: the folder comes first."""
+def test_what_cannot_be_written_is_reported_before_measuring(run: Run, tmp_path: Path) -> None:
+    """The folder is checked first; a missing set would be the next error."""
     (tmp_path / "file").write_text("")
     out = str(tmp_path / "file" / "budgets" / "x")
     code, _, err = run("evaluate", "budget", str(tmp_path / "nothing"), "--out", out)

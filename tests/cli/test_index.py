@@ -105,7 +105,7 @@ def test_bad_rows_stop_or_are_skipped(run: Run, notes: Path, tmp_path: Path) -> 
     code, _, err = run("index", notes, tmp_path / "stop.hplus")
     assert code == 2
     assert "notes.jsonl:4" in err
-    assert len(Index.open(tmp_path / "stop.hplus")) == 3  # what came before is kept
+    assert len(Index.open(tmp_path / "stop.hplus")) == 3  # what precedes it is kept
     code, out, err = run("index", notes, tmp_path / "skip.hplus", "--on-error", "skip")
     assert code == 0
     assert "4 added" in out
@@ -221,7 +221,7 @@ def test_damage_has_an_exit_code_of_its_own(run: Run, index: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["search", "delete", "compact", "verify", "stats"])
-def test_what_is_no_index_is_said(run: Run, tmp_path: Path, command: str) -> None:
+def test_a_folder_that_is_not_an_index_is_named(run: Run, tmp_path: Path, command: str) -> None:
     arguments = ["x"] if command in ("search", "delete") else []
     code, out, err = run(command, tmp_path / "nowhere", *arguments)
     assert (code, out) == (2, "")

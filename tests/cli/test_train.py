@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def train_heads(run: Run, here: Path, tiny_folder: Path) -> Run:
-    """`train_heads("mine")` trains into the folder `mine`; further options win over the usual."""
+    """`train_heads("mine")` trains into the folder `mine`; options override the defaults."""
 
     def call(out: str, *options: str, with_pairs: bool = True) -> tuple[int, str, str]:
         assert here.is_dir()
@@ -237,7 +237,7 @@ def test_other_settings_do_not_go_on_with_an_interrupted_run(
 def test_other_data_do_not_go_on_with_an_interrupted_run(
     train_heads: Run, here: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """Either the run is refused, or it is the run that a new folder would have seen."""
+    """Either the run is refused, or it equals a run in a new folder."""
     interrupt(train_heads, monkeypatch, "mine")
     options = ["--layer", "2"] if change == "layer" else []
     if change == "labels":
@@ -294,7 +294,7 @@ def test_a_bad_pair_is_named_by_file_and_line(train_heads: Run, here: Path) -> N
     assert (code, err) == (2, "error: pairs.jsonl:26 lacks positive\n")
 
 
-def test_a_passage_without_tokens_is_no_crash(train_heads: Run, here: Path) -> None:
+def test_a_passage_without_tokens_does_not_crash(train_heads: Run, here: Path) -> None:
     with (here / "pairs.jsonl").open("a") as file:
         file.write('{"query": "heart", "positive": " "}\n')
     assert train_heads("mine")[0] in (0, 2)

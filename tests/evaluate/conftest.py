@@ -14,7 +14,7 @@ from hplus.backbones.encode import encode_states
 
 @pytest.fixture
 def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model sees its states as they are stored, so that few orders hang on float16."""
+    """The model sees its states as they are stored, so that float16 changes few orders."""
 
     def encode(*arguments: Any, **options: Any) -> Any:
         states = encode_states(*arguments, **options)

@@ -23,7 +23,7 @@ BUDGETS = {"all": Budget(), "drop": Budget(4), "merge": Budget(4, policy="merge"
 
 @pytest.fixture(scope="module")
 def demo() -> RetrievalSet:
-    """The first queries of the demo corpus, on every third document and all that they want."""
+    """The first queries of the demo corpus, on every third document and all relevant ones."""
     whole = read_beir(demo_folder("en"))
     query_ids = whole.query_ids[:8]
     wanted = {document for name in query_ids for document in whole.judgements[name]}

@@ -13,7 +13,7 @@ from hplus.errors import InputError, MissingExtraError
 from hplus.evaluate import bm25
 from hplus.evaluate.bm25 import BM25, stems
 
-# Stems of themselves, so that the formula needs no stemmer; and words that are not matched.
+# Words that are their own stems, so that the formula needs no stemmer; and words without a match.
 VOCABULARY = ["heart", "liver", "lung", "fever", "cough", "0.5", "mg", "the", "of", "-"]
 texts = st.lists(st.sampled_from(VOCABULARY), max_size=8).map(" ".join)
 corpora = st.lists(texts, max_size=6)

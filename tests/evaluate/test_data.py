@@ -133,7 +133,7 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
         read_beir(folder)
 
 
-def test_a_title_of_null_is_no_title(tmp_path: Path) -> None:
+def test_a_null_title_is_left_out(tmp_path: Path) -> None:
     rows = [{"_id": "d1", "title": None, "text": "Only text."}]
     assert read_beir(write_set(tmp_path, corpus=lines(rows))).documents == ["Only text."]
 

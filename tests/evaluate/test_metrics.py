@@ -274,7 +274,7 @@ def test_a_depth_is_one_or_more(depth: int) -> None:
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_no_number_is_refused(score: float) -> None:
+def test_a_score_that_is_not_a_number_is_refused(score: float) -> None:
     with pytest.raises(InputError, match=rf"query 'q': document 'b' has the score {score}"):
         measure({"q": {"a": 1.0, "b": score}}, {"q": {"a": 1}}, ["map"])
 

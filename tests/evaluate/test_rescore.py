@@ -90,7 +90,7 @@ def test_maxsim_is_the_normalised_phrase_score() -> None:
 
 
 def test_a_negative_best_stays_negative() -> None:
-    """Nothing between the documents of a block, padding or neighbour, may win."""
+    """Neither padding nor a neighbouring document may win."""
     random = np.random.default_rng(0)
     queries = random_kept(random, [1])
     documents = random_kept(random, [2, 0, 2])

@@ -97,7 +97,7 @@ def test_every_task_weighs_the_same() -> None:
 
 
 def test_queries_are_drawn_within_their_task() -> None:
-    """Tasks that are constant in themselves leave nothing to draw, however far apart."""
+    """Tasks whose values are constant have no spread, however far apart they are."""
     values = {"a": np.full(7, 0.25), "b": np.full(3, 0.75)}
     assert interval(values) == Interval(0.5, 0.5, 0.5)
 

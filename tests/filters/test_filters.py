@@ -322,7 +322,7 @@ TICKS = "; put a field of that name in backticks"
 ENDS = "but the filter ends here"
 OPERATOR = "one of = != < <= > >= contains in exists"
 
-# The mistake, what is said of it, and a caret under where it is.
+# The mistake, its message, and a caret under its place.
 MISTAKES = [
     ("", f"expected a field, {ENDS}", "^"),
     ("   ", f"expected a field, {ENDS}", "   ^"),
@@ -462,7 +462,7 @@ def test_the_sql_is_made_of_a_few_words(filter: Filter) -> None:
 
 
 @pytest.mark.parametrize("opening", ["(", "not ", "(not ", "a=1 or (b=1 and ", "not(a=1 and("])
-def test_deep_nesting_is_told(opening: str) -> None:
+def test_deep_nesting_is_refused(opening: str) -> None:
     for times in (200, 30_000 // len(opening)):
         with pytest.raises(FilterError, match=r"nested more than \d+ levels deep\n"):
             parse(opening * times + "a = 1" + ")" * (opening.count("(") * times))
@@ -477,7 +477,7 @@ def test_deep_trees_cannot_be_built() -> None:
         Not(filter)
 
 
-def test_too_much_is_told() -> None:
+def test_too_much_is_refused() -> None:
     with pytest.raises(FilterError, match="100,001 characters, at most 100,000 are allowed"):
         parse("a" * 100_001)
     with pytest.raises(FilterError, match="more than 400 comparisons"):
@@ -497,7 +497,7 @@ def test_too_much_is_told() -> None:
 
 
 def test_the_largest_filters_run() -> None:
-    """At every limit at once, in a statement with brackets of its own."""
+    """At every limit at once, in a statement with other brackets."""
     inner: Filter = And((Compare(Field(("a", "b")), "!=", 7), Compare(Field(("a",)), "!=", 7)))
     for level in range(filters.DEPTH - 4):
         make = Or if level % 2 else And

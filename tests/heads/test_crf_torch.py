@@ -25,7 +25,7 @@ def random_crf(seed=0, d=4):
 
 
 def random_batch(mask, seed=0):
-    """Emissions, legal gold tags, and NaN and nonsense where the mask says not to look."""
+    """Emissions, legal gold tags, and NaN and nonsense where the mask hides them."""
     generator = torch.Generator().manual_seed(seed)
     emissions = torch.randn(*mask.shape, 3, generator=generator, dtype=torch.float64)
     drawn = torch.randint(0, 3, mask.shape, generator=generator)

@@ -207,7 +207,7 @@ def test_int8_is_the_same_on_every_processor(case: Case) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("width", [1, 16, 33, 128, 512, 513, 4096])
 def test_extreme_codes_do_not_overflow(kernel: str, width: int) -> None:
-    """-128 too, which no writer of ours makes."""
+    """-128 too, which our writer never produces."""
     query = np.ones((3, width), np.float32)
     query[1] = -1
     vectors = np.repeat(np.array([[-128], [127], [-127]], np.int8), width, axis=1)
@@ -306,7 +306,7 @@ def test_numbers_that_are_none_stay_where_they_are(kernel: str, dtype: str, bad:
     for argument in ("query", "weights"):
         array = getattr(case, argument).copy()
         array.flat[0] = bad
-        replace(case, **{argument: array}).scores(kernel)  # whatever, but an answer
+        replace(case, **{argument: array}).scores(kernel)  # any answer will do
 
 
 BAD = {

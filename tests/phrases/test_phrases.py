@@ -51,9 +51,9 @@ def is_cut(text: str, surface: str, units: list[Unit]) -> bool:
     return any(start < unit.start < start + len(surface) for unit in units)
 
 
-def test_the_same_words_are_cut_by_their_context(mini: HPlus) -> None:
-    """Whole in one sentence, cut in the other: at least ten pairs of forty, and never the reverse
-    more often."""
+def test_the_same_words_are_divided_by_their_context(mini: HPlus) -> None:
+    """Whole in one sentence, divided in the other: at least ten pairs of forty, and the reverse
+    never more often."""
     pairs = rows("contexts.jsonl")
     together = mini.segment([pair["together"] for pair in pairs])
     apart = mini.segment([pair["apart"] for pair in pairs])

@@ -1,4 +1,4 @@
-"""The door: search through an engine that is nothing but arrays finds what the index finds."""
+"""Search through an engine of plain arrays finds what the index finds."""
 
 from __future__ import annotations
 

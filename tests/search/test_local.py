@@ -44,7 +44,7 @@ TOPICS, WIDTH = 60, 16
 
 
 def clustered(random: np.random.Generator, lengths: Sequence[int], topics: F32) -> Encoded:
-    """Texts of a few topics each, their vectors near those: as real ones are, in small."""
+    """Texts of a few topics each, with vectors near those topics, as in a real corpus."""
     encoded = random_encoded(random, lengths, WIDTH)
     mine = random.integers(0, len(topics), (len(lengths), 3))
     of_units = joined(
@@ -100,7 +100,7 @@ def make_lists_small(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists, and no corpus that is small enough to scan; a few lists read, a few survivors."""
+    """Every corpus is too large to scan; few lists are read, few survivors scored."""
     make_lists_small(monkeypatch)
     monkeypatch.setattr(local, "SCANNED", 0)
     monkeypatch.setattr(local, "PROBES", 16)
@@ -359,8 +359,8 @@ def test_deleted_documents_are_not_found_through_lists(tmp_path: Path, view: Vie
 
 @pytest.mark.usefixtures("small_lists")
 def test_equal_documents_are_ranked_by_id_through_lists(tmp_path: Path) -> None:
-    """Which of them are found, lists promise by the global view alone, and within a segment: there
-    equal documents stand in the same list."""
+    """Lists guarantee which of them are found in the global view alone, and within a segment: there
+    equal documents are in the same list."""
     one = clustered_corpus(1).query
     ids = [f"d{i:03d}" for i in np.random.default_rng(1).permutation(120)]
     options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}

@@ -32,7 +32,7 @@ ON = st.lists(st.sampled_from(fusion.VIEWS), min_size=1, unique=True)
 
 
 def plain(lengths: Sequence[int], *, cuts: Sequence[int] = ()) -> Corpus:
-    """Documents of so many units, ids in order."""
+    """Documents of `lengths` units, ids in order."""
     random = np.random.default_rng(0)
     return Corpus(
         query=random_encoded(random, [4]),
@@ -340,7 +340,7 @@ def test_an_explanation_cites_the_units_it_matched(corpus: Corpus, budget: int |
             similarity = corpus.query.units.vectors @ document.units.vectors.T
             for s, match in enumerate(hit.explanation.phrase):
                 assert match.spans == corpus.query.units.spans_of(s)
-                assert match.text == ""  # the query came without its text
+                assert match.text == ""  # the query was given without its text
                 if not len(document.units.weights):
                     assert (match.document_spans, match.document_text) == ([], "")
                     assert match.similarity == 0
@@ -366,7 +366,7 @@ def test_an_explanation_cites_the_units_it_matched(corpus: Corpus, budget: int |
 def test_an_explanation_shows_what_both_budgets_left_out(
     corpus: Corpus, stored: int | None, asked: int | None
 ) -> None:
-    """First what the search leaves out, then what the index did, then what came without."""
+    """First what the search drops, then what the index did, then what the input lacked."""
     if stored is not None and asked is not None:
         asked = min(stored, asked)
     expected = corpus.documents.at(budget=stored).at(budget=asked)

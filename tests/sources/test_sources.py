@@ -198,7 +198,7 @@ def test_bad_lines(tmp_path: Path, name: str, line: str | bytes, said: str) -> N
     assert skipping(path) == ([Document("1", "a"), Document("3", "b")], [f"{path}:2: {said}"])
 
 
-def test_what_came_before_a_bad_line_is_not_lost(tmp_path: Path) -> None:
+def test_what_precedes_a_bad_line_is_kept(tmp_path: Path) -> None:
     documents = read(write(tmp_path / "d.jsonl", '{"text": "a"}\n?\n'))
     assert next(documents) == Document("1", "a")
     with pytest.raises(InputError):

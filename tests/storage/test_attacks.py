@@ -1,7 +1,7 @@
 """Broken disks, damaged files and hostile ones: one clear error each, and nothing else.
 
-`use` does with an index whatever can be done; it lets only errors of `HPlusError` pass. Whatever
-was attacked, with the cause mended the last good state is there.
+`use` calls everything an index can do and allows no errors but `HPlusError`. Once the cause is
+fixed, the last good state is there.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from faulty import (
     contents,
     disk_error,
     encode,
+    living,
     state,
 )
 from hplus import texts
@@ -78,7 +79,7 @@ def opened(path: Path, disk: Disk | None = None) -> Index:
 
 
 def use(path: Path, *, write: bool = True) -> list[HPlusError]:
-    """Every method; returns what was raised, if it was ours."""
+    """Call every method; returns the error raised, if it is one of ours."""
     errors: list[HPlusError] = []
 
     def attempt(action: Callable[[], object]) -> None:
@@ -114,14 +115,14 @@ def use(path: Path, *, write: bool = True) -> list[HPlusError]:
 
 
 def change(path: Path, *statements: str) -> None:
-    """The catalogue as somebody else would change it."""
+    """The catalogue, opened by another program."""
     with closing(sqlite3.connect(path / CATALOGUE)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
 
 def replace_segment(path: Path, data: bytes) -> None:
-    """The first segment is another one, and the catalogue knows its length and checksum."""
+    """Replace the first segment, with its length and checksum in the catalogue."""
     (path / FIRST).write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     change(path, f"UPDATE segments SET bytes = {len(data)}, sha256 = '{digest}' WHERE number = 1")
@@ -168,7 +169,7 @@ def test_a_disk_that_fails_at_any_operation(
                 break
             assert "failed" in said
             assert "everything confirmed before is safe: fix the cause" in said
-            disk.armed = False  # mended
+            disk.armed = False  # fixed
             assert index.search(encode("c"), view="global", k=1)[0].id == "c"
             index.refresh()
             assert index.generation == before + disk.commits
@@ -221,7 +222,7 @@ def test_a_disk_that_fills_up_while_a_file_is_written(path: Path, tmp_path: Path
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Root may write anywhere, so it steps down meanwhile."""
+    """Root may write anywhere, so the test runs as another user meanwhile."""
     if os.geteuid() != 0:
         yield
         return
@@ -251,7 +252,7 @@ def read_only(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def public_path(path: Path) -> Iterator[Path]:
-    """The index where nobody, too, can come."""
+    """The index in a folder that every user can reach."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         shutil.copytree(path, here := Path(folder) / "index")
@@ -467,7 +468,7 @@ def test_a_hostile_header(path: Path, attack: str) -> None:
     assert_sound(path, expected)
 
 
-def test_a_header_that_is_no_header(path: Path) -> None:
+def test_a_header_that_is_not_a_header(path: Path) -> None:
     expected, good = seen(path), (path / FIRST).read_bytes()
     header, data = parts_of(good)
     text = json.dumps(header)
@@ -529,7 +530,7 @@ def listed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_hostile_numbers_under_a_right_checksum(listed: Path, tmp_path: Path, every: bool) -> None:
-    """Whoever writes the file can write the checksum too: errors must be ours all the same."""
+    """Whoever writes the file can write the checksum too: errors must still be ours."""
     expected = seen(listed)
     arrays = arrays_of((listed / FIRST).read_bytes())
     missed = set()
@@ -541,7 +542,7 @@ def test_hostile_numbers_under_a_right_checksum(listed: Path, tmp_path: Path, ev
             if not use(here) and not np.array_equal(filled, array):
                 missed.add(name)
             shutil.rmtree(here)
-    # Any numbers could be right in these: only the checksum tells, and it was forged.
+    # Any numbers could be right in these: only the checksum could tell, and it was forged.
     free = {"vectors", "global_vectors", "scales", "global_scales", "weights", "dropped_weights"}
     free |= {"centroids", "global_centroids", "tokens", "windows", "cut", "importance", "kept"}
     free |= {"span_starts", "span_lengths", "dropped_starts", "dropped_lengths", "lexical_ids"}
@@ -576,7 +577,7 @@ def test_a_catalogue_from_the_future(path: Path) -> None:
     with pytest.raises(InputError, match="has format 0, this hplus reads 1; index the documents"):
         Index.open(path)
     change(path, "PRAGMA user_version = 1")
-    with Index.open(path) as index:  # updated by somebody while it is open here
+    with Index.open(path) as index:  # changed by another program while it is open here
         change(path, "PRAGMA user_version = 2")
         with pytest.raises(InputError, match="update hplus"):
             add(index, "f")
@@ -584,7 +585,7 @@ def test_a_catalogue_from_the_future(path: Path) -> None:
     assert_sound(path, expected)
 
 
-def test_a_catalogue_that_is_none(path: Path) -> None:
+def test_a_catalogue_that_is_not_one(path: Path) -> None:
     expected, good = seen(path), (path / CATALOGUE).read_bytes()
     (path / CATALOGUE).unlink()
     with closing(sqlite3.connect(path / CATALOGUE)) as connection:
@@ -737,7 +738,7 @@ def test_hostile_rows(table: str, path: Path, tmp_path: Path) -> None:
 # Two writers
 
 
-def test_a_second_writer_is_told(path: Path) -> None:
+def test_a_second_writer_is_refused(path: Path) -> None:
     expected = seen(path)
     with writer.open_writer(path, FaultyDisk()), opened(path) as index:
         for step in STEPS.values():
@@ -803,7 +804,7 @@ def test_the_same_input_gives_the_same_bytes(format: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("inside", ["the source", "the model"])
-def test_an_interruption_keeps_what_came_before(
+def test_an_interruption_keeps_what_was_committed(
     inside: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(texts, "STEP_TEXTS", 2)
@@ -830,7 +831,7 @@ def test_an_interruption_keeps_what_came_before(
 
 
 def test_metadata_alone_are_confirmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else those of a million documents would wait in memory."""
+    """Otherwise those of a million documents would stay in memory."""
     monkeypatch.setattr(catalogue, "MANY", 2)
     monkeypatch.setattr(texts, "STEP_TEXTS", 1)
     with opened(path) as index:
@@ -852,10 +853,10 @@ def test_numbers_are_never_given_twice(path: Path) -> None:
         index.compact()
         assert contents(path / "segments") == {}
         add(index, "a")
-        (row,) = catalogue.everything(index.engine.snapshot.connection)
+        (row,) = living(index.engine.snapshot)
         assert (row.number, row.segment) == (6, 3)
         index.compact(width=4)
-        (row,) = catalogue.everything(index.engine.snapshot.connection)
+        (row,) = living(index.engine.snapshot)
         assert (row.number, row.segment) == (6, 4)
 
 

@@ -1,8 +1,8 @@
-"""Power cuts: stopped at every single operation, an index shows what it had confirmed.
+"""Power cuts: stopped at every single operation, an index shows what it had committed.
 
 A step of the history runs on a disk that stops at operation k, for every k; then what was not
 synced is lost in five ways, and the folder is opened by an ordinary disk. What must be there is
-known exactly: the state after as many commits as came through.
+known exactly: the state after as many commits as succeeded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rows(*texts: str) -> list[dict[str, Any]]:
 
 
 STREAM = [f"s{i}" for i in range(7)]
-# What happens to an index, one call after the other; each is attacked at every operation.
+# What happens to an index, call by call; each call is interrupted at every operation.
 HISTORY: dict[str, Callable[[Index], object]] = {
     "add": lambda index: add(index, "a", "b", "c"),
     "add a second segment": lambda index: add(index, "d"),
@@ -81,7 +81,7 @@ def opened(path: Path, disk: FaultyDisk | None = None) -> Index:
 
 
 def before(step: str, path: Path) -> Path:
-    """An index as it is when the history comes to this step."""
+    """An index as it is before this step of the history."""
     Index.create(path, format="f32", **SETTINGS).close()
     for name, change in HISTORY.items():
         if name == step:

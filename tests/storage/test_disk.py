@@ -22,7 +22,7 @@ FULL, WAL = 2, "wal"
 
 
 class WatchedDisk(Disk):
-    """A real disk that notes its commits, and how SQLite syncs at each of them."""
+    """A real disk that records its commits, and how SQLite syncs at each of them."""
 
     def __init__(self, events: list[tuple[str, str]]) -> None:
         self.events = events
@@ -59,14 +59,14 @@ def test_a_segment_and_its_folder_are_synced_before_the_commit_that_names_them(
     disk = WatchedDisk(events)
     path = tmp_path / "index"
     with Index.create(path, disk=disk, **SETTINGS) as index:
-        assert ("sync", "index") in events  # the folders and the catalogue have names that last
+        assert ("sync", "index") in events  # the names of the folders and the catalogue are synced
         assert ("sync", tmp_path.name) in events
         for number, ids in enumerate((["a"], ["b", "c"])):
             events.clear()
             index.add_encoded(ids, random_encoded(np.random.default_rng(number), [3] * len(ids)))
             new = max((path / "segments").iterdir(), key=lambda file: file.name)
             assert events == [
-                ("sync", f"{new.name} of {new.stat().st_size} bytes"),  # complete, not begun
+                ("sync", f"{new.name} of {new.stat().st_size} bytes"),  # complete, not just started
                 ("sync", "segments"),
                 ("commit", ""),
             ]

@@ -1,7 +1,7 @@
 """Real processes: writers killed in the middle, readers beside writers, two writers.
 
 Run as a program, this file serves the tests: for every line it gets it forks a process that works
-on an index and tells what it is about to do and what is done; so the imports are paid once.
+on an index and reports what it is about to do and what is done; so it imports only once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from faulty import SETTINGS, FaultyDisk, TextModel, assert_found, encode
+from faulty import SETTINGS, FaultyDisk, TextModel, assert_found, encode, living
 from hplus.errors import IndexBusyError
 from hplus.index import Index
 from hplus.storage import compact as compaction
 from hplus.storage import writer
-from hplus.storage.catalogue import everything, segments
+from hplus.storage.catalogue import segments
 
 
 def opened(path: Path) -> Index:
@@ -33,7 +33,7 @@ def opened(path: Path) -> Index:
 
 def texts(index: Index) -> dict[str, str]:
     """Id and text of every document."""
-    return {row.id: row.text for row in everything(index.engine.snapshot.connection)}
+    return {row.id: row.text for row in living(index.engine.snapshot)}
 
 
 # The other process
@@ -62,7 +62,7 @@ def tell(line: str) -> None:
 
 
 def change(path: Path, seed: int) -> None:
-    """Adds, replaces, deletes and compacts for ever."""
+    """Adds, replaces, deletes and compacts forever."""
     compaction.TIER = 3
     draw = random.Random(seed)
     made = 0
@@ -93,7 +93,7 @@ def text_of(id_: str, version: str) -> str:
 
 
 def compact(path: Path, _: int) -> None:
-    """Writes small segments and puts them together, for ever."""
+    """Writes small segments and merges them, forever."""
     with opened(path) as index:
         while True:
             index.update([{"id": "changing", "text": f"version {index.generation} of the text"}])
@@ -128,7 +128,7 @@ TASKS = {"change": change, "compact": compact, "hold": hold, "fork": fork}
 
 
 class Server:
-    """The other process, its children, and what the present child has told."""
+    """The other process, its children, and what the current child has reported."""
 
     def __init__(self) -> None:
         tests = Path(__file__).parents[1]
@@ -150,7 +150,7 @@ class Server:
             self.read()
 
     def read(self) -> str:
-        """The next line; "started" may come after the child's own first ones."""
+        """The next line; "started" may follow the child's own first lines."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().rstrip("\n")
         assert line, "the other process has died"
@@ -161,7 +161,7 @@ class Server:
         return line
 
     def kill(self) -> list[str]:
-        """The child dies at once; everything that it told."""
+        """Kill the child; everything that it reported."""
         os.kill(self.child, signal.SIGKILL)
         while self.read() != "ended":
             pass
@@ -188,7 +188,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def after(state: dict[str, str], line: str) -> dict[str, str]:
-    """What a change that was announced makes of the documents."""
+    """The documents after a change that was announced."""
     _, kind, *rest = line.split()
     if kind == "put":
         version, *ids = rest

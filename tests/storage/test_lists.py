@@ -1,4 +1,4 @@
-"""The inverted file over units: lists are complete, estimates as the docstring says, by hand."""
+"""The inverted file over units: lists are complete, estimates worked out by hand."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_only_the_first_columns_are_compared() -> None:
 
 
 def test_equal_units_leave_centroids_without_members() -> None:
-    """More centroids than directions: those that lose all members start anew and harm nobody."""
+    """More centroids than directions: those that lose all members start again elsewhere."""
     vectors = np.repeat(random_vectors(np.random.default_rng(5), 2, 6), 20, axis=0)
     built = ivf.build(vectors, None, per_list=4)
     assert len(built["centroids"]) == 10

@@ -1,4 +1,4 @@
-"""Segments: what is stored is what was given, to the rounding of the format; what is not, is told.
+"""Segments: what is stored is what was given, to the rounding of the format; or an error.
 
 safetensors' own reader is the second opinion on the files.
 """
@@ -163,7 +163,7 @@ def test_postings_name_every_document_of_a_token(
 def test_the_file_depends_on_the_documents_alone(
     tmp_path_factory: pytest.TempPathFactory, corpus: Corpus, pieces: int
 ) -> None:
-    """However they came in, the bytes are the same; and safetensors reads them."""
+    """Whatever their order, the bytes are the same; and safetensors reads them."""
     folder = tmp_path_factory.mktemp("segment")
     arrays = write(folder / "whole", corpus.documents, corpus.format)
     write(folder / "pieces", corpus.documents, corpus.format, pieces=pieces)
@@ -221,7 +221,7 @@ def test_spans_far_into_a_long_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 1e-9, 6e-5, 1.0, 65504.0, 1e9])
 def test_lexical_weights_beyond_float16(tmp_path: Path, weight: float) -> None:
-    """Too large ones become the largest, never infinite."""
+    """Weights that are too large become the largest, never infinite."""
     encoded = random_encoded(np.random.default_rng(2), [1])
     one = Lexical(np.array([7], np.int32), np.array([weight], np.float32), offsets_of([1]))
     encoded = replace(encoded, lexical=one)

@@ -1,7 +1,7 @@
-"""After any sequence of changes an index answers as one made afresh of what is left.
+"""After any sequence of changes an index answers like a new one of the remaining documents.
 
 Bit for bit, in every view and format; after a compaction to fewer units or columns, which rounds
-once more, within that rounding. Segments are put together by threes here and not by eights, in
+once more, within that rounding. Segments are merged by threes here and not by eights, in
 chunks of two, and all get lists, so that a few steps reach everything.
 """
 
@@ -28,10 +28,11 @@ from hypothesis.stateful import (
 
 from brute_force import ALPHAS, QuickDisk
 from builders import random_encoded, text_of_words
+from faulty import living
 from hplus import texts as steps
 from hplus.index import Index
 from hplus.search.searcher import Results
-from hplus.storage import catalogue, compact, writer
+from hplus.storage import compact, writer
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import Encoded, View, concatenate
 from hplus.units.select import Budget
@@ -141,7 +142,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(some=DOCUMENTS)
     def add(self, some: Documents) -> None:
-        """New documents, and known ones as they are."""
+        """New documents, and known ones unchanged."""
         wanted = {id_: self.documents.get(id_, value) for id_, value in some.items()}
         self.put(wanted, update=False)
 
@@ -206,11 +207,11 @@ class Changes(RuleBasedStateMachine):
     def numbers_never_move(self) -> None:
         if not self.options:
             return
-        rows = list(catalogue.everything(self.index.engine.snapshot.connection))
+        rows = living(self.index.engine.snapshot)
         for row in rows:
             seed, metadata = self.documents[row.id]
             assert (row.text, row.metadata) == (text(seed), metadata)
-            # Another number is a new document, and no number comes twice.
+            # Another number is a new document, and no number is used twice.
             assert self.numbers.get(row.id) == row.number or row.number > self.last_number
         self.numbers = {row.id: row.number for row in rows}
         self.last_number = max([self.last_number, *self.numbers.values()])

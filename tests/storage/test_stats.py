@@ -1,4 +1,4 @@
-"""What an index weighs: parts add up to the files, and what would be saved is what is saved."""
+"""What an index weighs: parts add up to the files, and the predicted saving is the real one."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_an_empty_index_weighs_nothing(tmp_path: Path) -> None:
 
 
 def test_the_catalogue_weighs_what_its_file_will(tmp_path: Path) -> None:
-    """While somebody reads, what came last lies in a log beside the file."""
+    """While a reader is open, the latest changes are in a log beside the file."""
     path = tmp_path / "index"
     with Index.create(path, width=8, global_width=8, fingerprint="x", disk=QuickDisk()) as index:
         encoded = random_encoded(np.random.default_rng(0), [1] * 50)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.heads.crf import LEGAL, LEGAL_START, B, I, O
 from hplus.teach.align import find_segments, tags_of_units
 from hplus.types import Span, Tokens, offsets_of
 from hplus.units.partition import begins_of_tags
+from tiny import tiny_tokenizer
 
-# Words: runs of a and b; everything else that is not white space stands alone.
+# Words: runs of a and b; everything else that is not white space is a word by itself.
 ALPHABET = "ab -中"
 WORD = re.compile(r"[ab]+|\S")
 
@@ -32,10 +32,10 @@ def found(text: str, segments: list[str]) -> list[str]:
         ("cell by cell", ["cell", "cell"], ["0:cell", "8:cell"], 0),
         ("cell by cell", ["cell", "by", "cell"], ["0:cell", "5:by", "8:cell"], 0),
         ("cell by cell", ["cell", "cell", "cell"], ["0:cell", "8:cell"], 1),
-        # a missing one does not move the cursor, nor is anything like it taken instead
+        # a missing one does not move the cursor, and nothing similar replaces it
         ("heart failure", ["kidney", "heart"], ["0:heart"], 1),
         ("heart failure", ["Heart", "failures"], [], 2),
-        # what stands before the cursor is gone
+        # what lies before the cursor is not found
         ("heart failure", ["failure", "heart"], ["6:failure"], 1),
         ("aaaa", ["aa", "a", "aa"], ["0:aa", "2:a"], 1),
         # white space around a segment is the teacher's; inside it, it counts

@@ -1,4 +1,4 @@
-"""Files to labelled texts: what is left out, what is chosen, and where the chunker cuts."""
+"""Files to labelled texts: what is left out, what is chosen, and where the chunker divides."""
 
 import json
 from dataclasses import replace
@@ -187,7 +187,7 @@ def test_the_chunkers_phrases_are_cut_at_function_words(
 
 
 def test_noun_phrases_are_the_units_of_the_chunker(tiny: HPlus, tmp_path: Path) -> None:
-    """Any trained CRF serves: its units as `segment` shows them."""
+    """Any trained CRF will do: its units as `segment` shows them."""
     crf = crf_of(tiny.dim, bias=(0, 0, 0), noise=1)
     chunker = chunker_of(tiny, tmp_path / "chunker", crf)
     some = [LONG, "", "糖尿病患者的治疗", "type 2 diabetes", "of"]
@@ -212,7 +212,7 @@ def test_encoded_texts_are_kept_for_the_next_run(
     assert label_file(path, **options) == first
 
 
-def test_a_model_without_a_crf_is_no_chunker(
+def test_a_model_without_a_crf_is_not_a_chunker(
     tmp_path: Path, plain: dict[str, Any], tiny: HPlus
 ) -> None:
     with pytest.raises(CheckpointError, match="no trained CRF to find noun phrases with"):

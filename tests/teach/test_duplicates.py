@@ -95,7 +95,7 @@ def test_jaccard_at_the_threshold_counts_and_below_it_does_not() -> None:
 
 def test_containment_from_four_fifths_either_way() -> None:
     long = " ".join(numbered(100))
-    # 10 shingles, of which 8 and 7 stand in the long text.
+    # 10 shingles, of which 8 and 7 are in the long text.
     four_fifths = " ".join([*numbered(12), "x", "y"])
     less = " ".join([*numbered(11), "x", "y", "z"])
     assert is_duplicate(four_fifths, long)
@@ -131,7 +131,7 @@ def test_disjoint_texts_are_none() -> None:
         ("does vitamin D help", "Some ask: does vitamin D help colds or not?", False),
         ("a a a a a a a a", "a a a a a", True),
         ("a a a a", "a a a", False),
-        # One shingle of five in common; that it is said eight times does not count.
+        # One shingle of five in common; its eight repetitions do not count.
         ("a a a a a a a a a a a a b c d e", "a a a a a v w x y z", False),
         ("The Heart, failing: why it fails!", "the heart failing — WHY it fails", True),
         ("ＨｂＡ１ｃ rises", "HbA1c rises", True),
@@ -175,7 +175,7 @@ def test_a_threshold_that_means_nothing_is_refused(threshold: float) -> None:
         near_duplicates(["a"], ["a"], threshold=threshold)
 
 
-def test_what_is_no_text_is_told() -> None:
+def test_non_text_is_refused() -> None:
     with pytest.raises(InputError, match="put it in brackets"):
         near_duplicates("text", ["text"])
     with pytest.raises(InputError, match=r"texts\[1\] is int"):

@@ -1,4 +1,4 @@
-"""Labels on disk come back as they were; bad ones are named; figures are counted by hand."""
+"""Labels survive a round trip; bad ones are named; figures are counted by hand."""
 
 import gzip
 import json
@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
 from hplus.teach.label_file import PAPER, read_labels, statistics, write_labels
 from hplus.teach.labels import LAYERS, Labelled, label
 from hplus.teach.marked import Marked
 from hplus.types import Span
+from tiny import tiny_tokenizer
 
 HEART = Labelled("the heart failure", (Span(4, 17),), ("gold",))
 HAN = Labelled("糖尿病 and 5 mg", (Span(0, 3), Span(8, 12)), ("term", "rule"))

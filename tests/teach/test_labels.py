@@ -44,7 +44,7 @@ def units(
     dropped: Counter[str] | None = None,
 ) -> list[str]:
     """Units of a text whose spans are given as strings: gold, the corpus' own noun phrases, and
-    those of a chunker. Each stands at the first place of its string."""
+    those of a chunker. Each is at the first place of its string."""
     spans = [(*place(text, string), "Disease") for string in gold]
     spans += [(*place(text, string), "NP") for string in own]
     return named(
@@ -188,7 +188,7 @@ def test_the_outer_one_has_up_to_six_words() -> None:
 
 
 def test_only_words_count_towards_the_length() -> None:
-    """Signs do not, nor do the determiners that are cut off; function words inside do."""
+    """Signs do not count, nor do trimmed determiners; function words inside do."""
     text = "the a1-a2, a3 / a4 - a5-a6"
     assert units(text, [text]) == ["a1-a2, a3 / a4 - a5-a6/gold"]
     text = "a1 of the a2 of the a3"
@@ -220,11 +220,11 @@ def test_gold_that_begins_or_ends_inside_a_word_is_widened(string: str) -> None:
         ("no heart failure", "no heart failure", "no heart failure"),
         ("cancer of the lung", "cancer of the lung", "cancer of the lung"),
         ("a rise of 95%", "rise of 95%", "rise of 95%"),
-        # a span that was cut inside a bracket ends before it
+        # a span that ends inside a bracket is shortened to end before it
         ("confidence interval [CI] was", "confidence interval [CI", "confidence interval"),
         ("gene (p53, p63) of", "gene (p53, p63", "gene"),
         ("gene {a [b (c", "gene {a [b (c", "gene"),
-        # a bracket closed inside the span is part of it, and one before it is cut off
+        # a bracket closed inside the span is part of it, and one before it is trimmed
         ("NAD(P)H oxidase", "NAD(P)H oxidase", "NAD(P)H oxidase"),
         ("gene (a) of (b)", "gene (a) of (b", "gene (a) of"),
         ("the (CI", "(CI", "CI"),
@@ -281,7 +281,7 @@ def test_the_longest_term_wins_and_a_term_that_meets_gold_is_counted() -> None:
     assert units(text, ["failure"], terms=terms[:1]) == units(text, ["failure"])
 
 
-def test_a_term_of_more_than_six_words_is_no_unit() -> None:
+def test_a_term_of_more_than_six_words_is_not_a_unit() -> None:
     text = "a1 a2 a3 a4 a5 a6 a7"
     assert units(text, terms=[text]) == [f"{word}/word" for word in text.split()]
     assert counted(text, [], terms=[text]) == {"terms that meet a longer unit": 1}

@@ -1,4 +1,4 @@
-"""What spelling gives away: quantities, compounds, abbreviations."""
+"""What spelling reveals: quantities, compounds, abbreviations."""
 
 import re
 
@@ -82,7 +82,7 @@ def test_no_quantity(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["PD-1 T cells", "IL-6 h after", "HIV-1 M group"])
-def test_the_number_of_an_identifier_is_no_quantity(text: str) -> None:
+def test_the_number_of_an_identifier_is_not_a_quantity(text: str) -> None:
     assert measured(text) == []
 
 
@@ -101,7 +101,7 @@ def test_quantities_among_words(some: list[tuple[str, bool]]) -> None:
 
 
 @given(st.text(st.sampled_from("5.,0 -–/%°Cmghkd<≥x\n²心")))
-@example("-0d")  # a sign of its own belongs to the number
+@example("-0d")  # a sign directly before it belongs to the number
 def test_quantities_stand_in_order_and_have_a_number_first(text: str) -> None:
     free = 0
     for start, end in quantities(text):

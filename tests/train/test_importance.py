@@ -136,7 +136,7 @@ def test_training_starts_from_uniform_weights(groups: list[Group]) -> None:
 def test_the_curve_says_what_the_returned_head_does(
     groups: list[Group], tmp_path: Path, validation: int
 ) -> None:
-    """Ragged queries and documents stand in one batch: whatever is padding counts for nothing."""
+    """Ragged queries and documents in one batch: padding counts for nothing."""
     head, curve = train_importance(
         groups[:60],
         validation=validation,
@@ -186,8 +186,8 @@ def test_the_same_call_gives_the_same_head(groups: list[Group], tmp_path: Path) 
     assert not np.array_equal(first.weight, other.weight)
 
 
-def test_a_batch_that_shares_no_token_is_no_crash(groups: list[Group], tmp_path: Path) -> None:
-    """A query and passages in different languages, say: the lexical view then tells nothing."""
+def test_a_batch_that_shares_no_token_does_not_crash(groups: list[Group], tmp_path: Path) -> None:
+    """A query and passages in different languages, say: the lexical view then says nothing."""
     lonely = [
         Group(
             query=group.query,
@@ -221,7 +221,7 @@ def random_stored(random: np.random.Generator, lengths: list[int]) -> StoredStat
         ),
         states=random.normal(size=(rows, DIM)).astype(np.float16),
         inner=random.normal(size=(rows, DIM)).astype(np.float16),
-        mean=np.zeros((len(lengths), DIM), np.float32),
+        pooled=np.zeros((len(lengths), DIM), np.float32),
     )
 
 

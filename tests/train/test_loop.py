@@ -35,7 +35,7 @@ def distance(module: Any, batch: Any) -> Any:
 
 
 class Run:
-    """A linear regression; `losses` replaces what validation would say, epoch by epoch."""
+    """A linear regression; `losses` replaces the validation loss, epoch by epoch."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ def test_interrupted_again_and_again_within_epochs_it_ends_the_same(tmp_path: Pa
     whole = Run(tmp_path / "whole")
     for _ in range(5):
         with pytest.raises(StoppedError):
-            Run(tmp_path / "parts", stop_in_batch=7)  # in the second epoch of each try
+            Run(tmp_path / "parts", stop_in_batch=7)  # in the second epoch of each run
     rest = Run(tmp_path / "parts")
     assert len(rest.weights) == 1
     assert_equal(rest.result, whole.result)
@@ -180,7 +180,7 @@ def test_a_finished_run_is_read_back(tmp_path: Path) -> None:
     [
         ([3, 1, 2, 2.5, 0, 0], 2, 1, 4),
         ([3, 1, 2, 0, 0, 0], 2, 3, 6),
-        ([3, 1, 1, 1, 0, 0], 2, 1, 4),  # an equal value is no better one
+        ([3, 1, 1, 1, 0, 0], 2, 1, 4),  # an equal value is not better
         ([1, 2, 3, 4, 5, 6], 1, 0, 2),
         ([6, 5, 4, 3, 2, 1], 1, 5, 6),
         ([1, 2, 3, 4, 5, 0.5], 9, 5, 6),

@@ -22,7 +22,7 @@ Rows = list[tuple[str, str]]
 
 
 def random_rows(count: int, seed: int = 0) -> Rows:
-    """Queries that come more than once, with positives that several queries share."""
+    """Queries that occur more than once, with positives that several queries share."""
     random = np.random.default_rng(seed)
 
     def text(numbers: int, length: int) -> str:
@@ -132,8 +132,8 @@ def test_a_small_corpus_is_filled_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("rows", "shape"),
     [
         ([("a", "x"), ("b", "y")], (2, 2)),
-        ([("a", "x"), ("b", "x")], (2, 1)),  # one document: nothing to be told from it
-        ([("a", "x"), ("a", "y")], (2, 1)),  # all documents answer
+        ([("a", "x"), ("b", "x")], (2, 1)),  # one document: nothing to distinguish it from
+        ([("a", "x"), ("a", "y")], (2, 1)),  # every document is relevant
         ([("a", "x"), ("a", "x")], (2, 1)),
         ([("a", "x"), ("a", "y"), ("b", "z")], (3, 2)),
         ([("of", "the"), ("", "-")], (2, 2)),  # nothing that BM25 matches

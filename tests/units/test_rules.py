@@ -15,16 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import plain_tokens
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
-from hplus.types import F64, Bool, Span, Tokens
+from hplus.types import Bool, Span, Tokens
 from hplus.units.partition import partition, spans_of_units
 from hplus.units.rules import (
     RUN,
     equal_chunks,
-    histogram_random,
-    length_histogram,
     ngrams,
     random_spans,
     rule,
@@ -35,9 +32,9 @@ from hplus.units.rules import (
     whole_words_by_whitespace,
 )
 from hplus.units.words import is_content, whitespace_words, words
+from tiny import tiny_tokenizer
 
 NAMES = ["tokens", "words", "whitespace", "runs", "ngrams-3", "chunks-4", "random-7"]
-HISTOGRAM = np.array([0.5, 0.0, 0.25, 0.0, 0.25])  # lengths 1, 3 and 5
 TOKENIZER = Tokenizer(tiny_tokenizer())
 some = settings(deadline=None, max_examples=60)
 seeds = st.integers(0, 2**32 - 1)
@@ -62,7 +59,7 @@ texts = st.lists(st.lists(st.sampled_from(PIECES), max_size=15).map("".join), ma
 
 
 def numbered_tokens(lengths: list[int], *, seed: int = 0) -> Tokens:
-    """Texts of so many words, all different from each other."""
+    """Texts of `lengths` words, no two alike."""
     names = [f"{seed}x{i} " + "word " * (n - 1) if n else "" for i, n in enumerate(lengths)]
     return plain_tokens(*names)
 
@@ -93,21 +90,15 @@ def shuffled_pattern(tokens: Tokens, seed: int) -> Bool:
     return shuffled(np.isin(position % 7, [0, 1, 3]), tokens, seed)
 
 
-def from_histogram(tokens: Tokens, seed: int) -> Bool:
-    return histogram_random(tokens, HISTOGRAM, seed)
+RANDOM_RULES = [random_spans, shuffled_pattern]
 
 
-RANDOM_RULES = [random_spans, from_histogram, shuffled_pattern]
-
-
-@pytest.mark.parametrize("name", [*NAMES, "shuffled", "histogram"])
+@pytest.mark.parametrize("name", [*NAMES, "shuffled"])
 @settings(deadline=None, max_examples=40)
 @given(batch=texts)
 def test_every_rule_gives_a_complete_partition(name: str, batch: list[str]) -> None:
     tokens = TOKENIZER.tokens(batch)
-    named: dict[str, Callable[[Tokens, int], Bool]]
-    named = {"shuffled": shuffled_pattern, "histogram": from_histogram}
-    begins = named[name](tokens, 5) if name in named else rule(name)(tokens)
+    begins = shuffled_pattern(tokens, 5) if name == "shuffled" else rule(name)(tokens)
     assert begins.dtype == np.bool_
     assert begins.shape == tokens.ids.shape
     for first, last in pairwise(tokens.offsets.tolist()):
@@ -148,7 +139,7 @@ def test_chunks_are_as_many_as_asked_and_as_equal_as_can_be(pairs: list[tuple[in
 @some
 @given(batch=texts, count=st.integers(1, 40))
 def test_chunks_are_exact_wherever_a_text_can_be_cut(batch: list[str], count: int) -> None:
-    """Tokens of one character stay together, and what that takes away is cut elsewhere."""
+    """Tokens of one character stay together, and the chunks are made up elsewhere."""
     tokens = TOKENIZER.tokens(batch)
     found = lengths_of_units(equal_chunks(tokens, count), tokens)
     can = lengths_of_units(single_tokens(tokens), tokens)
@@ -173,7 +164,7 @@ def test_a_rule_never_cuts_a_character() -> None:
 @pytest.mark.parametrize("draw", RANDOM_RULES)
 @some
 @given(lengths=lengths_of_texts, seed=seeds)
-def test_a_text_is_cut_alike_alone_and_in_any_batch(
+def test_a_text_is_divided_alike_alone_and_in_any_batch(
     draw: Callable[[Tokens, int], Bool], lengths: list[int], seed: int
 ) -> None:
     tokens = numbered_tokens(lengths, seed=seed)
@@ -216,33 +207,6 @@ def test_shuffled_keeps_every_length(lengths: list[int], seed: int) -> None:
     assert [Counter(text) for text in lengths_of_units(again, tokens)] == [
         Counter(text) for text in own
     ]
-
-
-@some
-@given(lengths_of_texts, seeds)
-def test_a_histogram_gives_only_its_lengths(lengths: list[int], seed: int) -> None:
-    tokens = numbered_tokens(lengths)
-    for sizes in lengths_of_units(from_histogram(tokens, seed), tokens):
-        assert set(sizes[:-1]) <= {1, 3, 5}  # the last is what is left of the text
-
-
-def test_a_histogram_is_followed() -> None:
-    tokens = numbered_tokens([6000])
-    counts: F64 = 40 * HISTOGRAM  # counts do as well as shares
-    drawn = length_histogram(histogram_random(tokens, counts, 3), tokens)
-    np.testing.assert_allclose(drawn[:5], HISTOGRAM, atol=0.04)
-
-
-@some
-@given(lengths_of_texts, seeds)
-def test_a_length_histogram_counts_units(lengths: list[int], seed: int) -> None:
-    tokens = numbered_tokens(lengths)
-    begins = random_spans(tokens, seed)
-    units = [size for text in lengths_of_units(begins, tokens) for size in text]
-    histogram = length_histogram(begins, tokens)
-    expected = [units.count(length + 1) / max(len(units), 1) for length in range(len(histogram))]
-    assert histogram.tolist() == expected
-    assert len(histogram) == max(units, default=1)
 
 
 @pytest.mark.parametrize(("name", "cut"), [("words", words), ("whitespace", whitespace_words)])

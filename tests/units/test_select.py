@@ -318,7 +318,7 @@ def test_clusters_may_be_shared_by_budgets(lengths: list[int], seed: int) -> Non
 def test_every_text_to_a_count_of_its_own(
     lengths: list[int], seed: int, policy: Policy, data: st.DataObject
 ) -> None:
-    """Each text comes out as under a budget of its own."""
+    """Each text gets what a budget for it alone would give."""
     units = random_units(np.random.default_rng(seed), lengths)
     every, _ = spend(Budget(), units)
     asked = np.array([data.draw(st.integers(1, 11)) for _ in lengths])

@@ -161,7 +161,7 @@ def test_no_text_makes_it_fail(term: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("terms", "text", "expected"),
     [
-        # leftmost, then longest; a longest one without edges leaves the shorter one standing
+        # leftmost, then longest; a longest one without edges leaves the shorter one in place
         (["type 2 diabetes", "diabetes"], "type 2 diabetes", ["type 2 diabetes"]),
         (["a b", "b c d"], "a b c d", ["a b"]),
         (["common cold", "common"], "common colds", ["common"]),
@@ -328,8 +328,8 @@ def bools(marks: str) -> Bool:
     ("before", "after"),
     [
         ("BBBBBBBBB", "BBBiiBBBB"),  # many units become one
-        ("Biiiiiiii", "BiBiiBiii"),  # one is cut through, both remainders stay
-        ("BiiBiiBii", "BiBiiBBii"),  # two are cut
+        ("Biiiiiiii", "BiBiiBiii"),  # one is split, both remainders stay
+        ("BiiBiiBii", "BiBiiBBii"),  # two are split
         ("BiBiiBiii", "BiBiiBiii"),  # it was one already
     ],
 )

@@ -83,7 +83,7 @@ def test_explanations_sum_exactly(pair: tuple[Encoded, Encoded], alphas: dict[st
     assert len(scores.explanations) == len(documents)
     for i, why in enumerate(scores.explanations):
         assert list(why.shares) == [view for view in VIEWS if view in alphas]
-        # Left to right: from Python 3.12 on, `sum` of floats rounds otherwise.
+        # Left to right: from Python 3.12 on, `sum` of floats rounds differently.
         assert reduce(add, why.shares.values()) == why.fused == scores.fused[i]
         phrase_sum = reduce(add, [match.contribution for match in why.phrase], 0.0)
         lexical_sum = reduce(add, [match.contribution for match in why.lexical], 0.0)

@@ -103,7 +103,7 @@ def test_an_explanation_lists_the_shared_terms_and_sums_to_the_score(seed: int, 
             assert match.token == f"<{match.id}>"
             assert (match.query_weight, match.document_weight) == (asked[match.id], own[match.id])
             assert match.contribution == match.query_weight * match.document_weight
-        # Left to right: from Python 3.12 on, `sum` of floats rounds otherwise.
+        # Left to right: from Python 3.12 on, `sum` of floats rounds differently.
         assert reduce(add, [match.contribution for match in matches], 0.0) == scores[i]
 
 

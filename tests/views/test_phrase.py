@@ -57,7 +57,7 @@ def score_by_hand(query: Units, documents: Units) -> list[float]:
 
 
 def leeway(query: Units) -> float:
-    """What float32 similarities may be off, times the weights they are summed with."""
+    """How far float32 similarities may be off, times the weights they are summed with."""
     return 1e-6 * max(1.0, float(query.weights.sum()))
 
 
@@ -83,7 +83,7 @@ def test_score_equals_three_loops(pair: tuple[Units, Units]) -> None:
 @some
 @given(pairs())
 def test_scaling_the_query_vectors_does_what_the_weights_do(pair: tuple[Units, Units]) -> None:
-    """So any engine with plain dot-product MaxSim serves the weighted score."""
+    """So any engine with plain dot-product MaxSim can compute the weighted score."""
     query, documents = pair
     scaled = query.vectors * query.weights[:, None]
     plain = [
@@ -139,7 +139,7 @@ def test_an_explanation_sums_to_its_score_and_cites_the_best_unit(
     scores = phrase.score(query, documents)
     for i in range(len(documents)):
         matches = phrase.explain(query, TEXT, documents, i, TEXT)
-        # Left to right: from Python 3.12 on, `sum` of floats rounds otherwise.
+        # Left to right: from Python 3.12 on, `sum` of floats rounds differently.
         assert reduce(add, [match.contribution for match in matches], 0.0) == scores[i]
         own = one(documents, i)
         for s, match in enumerate(matches):
@@ -204,5 +204,5 @@ def test_a_budget_of_drop_scores_only_what_it_keeps() -> None:
 
 
 def words_at(spans: list[Span]) -> str:
-    """Word k stands at 4k:4k + 3."""
+    """Word k is at 4k:4k + 3."""
     return " … ".join(f"{span.start // 4:03d}" for span in spans)

@@ -18,8 +18,10 @@ from hplus.kernels import maxima
 from hplus.states_file import StoredStates
 from hplus.types import F32, F64, I64, Bool, Units
 from hplus.units import rules
-from hplus.units.partition import partition
+from hplus.units.partition import Partition, partition, spans_of_units
+from hplus.units.select import order_of_importance
 from hplus_lab.experiment import Experiment, Pools
+from hplus_lab.length_histogram import histogram_random, length_histogram
 from hplus_lab.rankers import Ranker, by_units
 
 RANDOM = ("random", "histogram", "shuffled")
@@ -75,8 +77,8 @@ def begins(x: Experiment, side: StoredStates, name: str) -> Bool:
         return rules.shuffled(x.bench.begins(side, x.units), side.tokens, int(seed))
     if rule == "histogram":
         documents = x.bench.documents
-        histogram = rules.length_histogram(x.bench.begins(documents, x.units), documents.tokens)
-        return rules.histogram_random(side.tokens, histogram, int(seed))
+        histogram = length_histogram(x.bench.begins(documents, x.units), documents.tokens)
+        return histogram_random(side.tokens, histogram, int(seed))
     return rules.rule(name)(side.tokens)
 
 
@@ -94,6 +96,13 @@ def feasible_counts(natural: Sequence[I64], budgets: Sequence[int]) -> I64:
     least = np.min(np.stack(natural), axis=0)
     counts: I64 = np.minimum(least[:, None], np.asarray(budgets, np.int64))
     return counts
+
+
+def in_order(side: StoredStates, units: Partition, vectors: F32, weights: F32, by: F32) -> Units:
+    """Units in the order of one reading of their importance, weighed by another."""
+    spans = spans_of_units(side.tokens, units)
+    whole = Units(vectors, weights, units.offsets, spans, np.arange(len(weights) + 1))
+    return whole.rows(order_of_importance(by, units.offsets), units.offsets)
 
 
 def rank_prefixes(

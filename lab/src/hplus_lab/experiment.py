@@ -83,7 +83,7 @@ class Experiment:
 
     def global_scores(self, width: int) -> F32:
         """S_G of every query and document at a width."""
-        queries, documents = (global_.represent(side.mean, width) for side in self.sides)
+        queries, documents = (global_.represent(side.pooled, width) for side in self.sides)
         scores: F32 = queries @ self.as_stored(documents).T
         return scores
 
@@ -101,7 +101,7 @@ class Experiment:
 
     def global_ranker(self, width: int) -> Ranker:
         """S_G at a width."""
-        queries, documents = (global_.represent(side.mean, width) for side in self.sides)
+        queries, documents = (global_.represent(side.pooled, width) for side in self.sides)
         scores = self.global_scores(width)
         return rankers.by_global(scores, queries, documents, self.protocol.format)
 

@@ -12,7 +12,6 @@ from hplus import CheckpointError, HPlus, InputError
 from hplus.evaluate.statistics import holm
 from hplus.states_file import stored_states, unit_begins
 from hplus.types import Span
-from hplus.units import rules
 from hplus.units.terms import Terms
 from hplus_lab.audit import Item, Marks, compare, read_items, units_of
 from hplus_lab.audit.constructions import SEEDS, constructions
@@ -22,6 +21,7 @@ from hplus_lab.audit.measures import agreement, boundary_f1, count
 from hplus_lab.audit.reference import FLAGS, reference_of
 from hplus_lab.audit.report import COLUMNS, markdown, summarise, table
 from hplus_lab.audit.tally import total
+from hplus_lab.length_histogram import histogram_random, length_histogram
 from marked_texts import AUDIT, item_of
 
 
@@ -53,9 +53,9 @@ def test_constructions(mini: HPlus, items: list[Item], cache: Path) -> None:
         "acute kidney", "injury after", "heart surgery"
     ]  # fmt: skip
     assert units["whole words"][1] == audit_tokens(text)
-    histogram = rules.length_histogram(begins, stored.tokens)
+    histogram = length_histogram(begins, stored.tokens)
     for run, seed in zip(made["random"], SEEDS, strict=True):
-        expected = rules.histogram_random(stored.tokens, histogram, seed)
+        expected = histogram_random(stored.tokens, histogram, seed)
         np.testing.assert_array_equal(run, expected)
     assert len({run.tobytes() for run in made["random"]}) == len(SEEDS)
 

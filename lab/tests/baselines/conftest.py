@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
+from tiny import tiny_tokenizer
 
 
 @pytest.fixture

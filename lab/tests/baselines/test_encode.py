@@ -22,7 +22,6 @@ from baseline_rows import (
     sequences,
     unit,
 )
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, InputError
 from hplus_lab.baselines import (
@@ -34,6 +33,7 @@ from hplus_lab.baselines import (
     named,
     scores,
 )
+from tiny import tiny_tokenizer
 
 
 def plain_states(tiny_folder: Path, ids: list[int], attended: list[int]) -> Any:

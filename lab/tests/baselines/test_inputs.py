@@ -14,13 +14,13 @@ from baseline_rows import (
     TEXTS,
     sequences,
 )
-from hplus.backbones.tiny import tiny_tokenizer
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, InputError
 from hplus_lab.baselines import (
     LateInteraction,
     inputs,
 )
+from tiny import tiny_tokenizer
 
 
 def test_prompt_marker_and_cut(tokenizer: Tokenizer) -> None:

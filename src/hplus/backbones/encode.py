@@ -131,7 +131,7 @@ def encode_states(
     wanted = [depth] if reading.layer in (None, depth) else [depth, reading.layer]
     states = np.empty((len(read.ids), dim), np.float32)
     inner = states if len(wanted) == 1 else np.empty_like(states)
-    pooled = np.zeros((len(plan.text), dim), np.float64)
+    by_window = np.zeros((len(plan.text), dim), np.float64)
     is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
 
@@ -154,20 +154,20 @@ def encode_states(
                 packed[begin : begin + len(before) * int(is_first[w])],
                 packed[end - len(after) * int(is_last[w]) : end],
             )
-            pooled[w] = _pool(packed[begin:end], packed[kept], ends, reading)
+            by_window[w] = _pool(packed[begin:end], packed[kept], ends, reading)
         advance(int(is_last[pack].sum()))
 
     _run_all(backbone, run, packs, threads)
     sums = np.zeros((len(read), dim), np.float64)
-    np.add.at(sums, plan.text, pooled)
+    np.add.at(sums, plan.text, by_window)
     counts = np.diff(read.offsets)
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
     around = len(before) + len(after) if reading.mean_over == "all" else 0
     summed = counts + around if reading.pooling == "mean" else windows
-    mean: F32 = (sums / np.maximum(summed, 1)[:, None]).astype(np.float32)
+    pooled: F32 = (sums / np.maximum(summed, 1)[:, None]).astype(np.float32)
     advance(int((counts == 0).sum()))
     cut = (np.diff(tokens.offsets) - np.diff(read.offsets)).astype(np.int32)
-    return States(read, states, inner, mean, windows, cut)
+    return States(read, states, inner, pooled, windows, cut)
 
 
 def _surroundings(backbone: Backbone, reading: Reading) -> tuple[I32, I32]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Json, Model, console
-from hplus.cli.sets import Folder, Limit, Split, read_set, states_folder
-from hplus.cli.teach import Cache
+from hplus.cli.common import Json, Model, console, plain_table
+from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.files import write_text
 
 if TYPE_CHECKING:
@@ -92,15 +91,11 @@ def _write(out: Path, about: dict[str, Any], found: list[Setting], table: dict[s
 
 
 def _print_settings(title: str, found: list[Setting]) -> None:
-    from rich.table import Table
-
     from hplus.evaluate.budget import recommend
     from hplus.evaluate.budget_report import COLUMNS, advice, row
 
     taken = recommend(found)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate([title, *COLUMNS[1:]]):
-        table.add_column(column, justify="right" if place else "left")
+    table = plain_table(title, *COLUMNS[1:])
     for setting in found:
         if setting.efficient:
             table.add_row(*row(setting), style="bold cyan" if str(setting) == str(taken) else "")

@@ -17,6 +17,7 @@ from hplus.files import numbered, numbered_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from hplus.model import HPlus
     from hplus.units.select import Budget
@@ -72,6 +73,16 @@ def console() -> Console:
 
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
     return Console(highlight=False, markup=False, soft_wrap=True, width=wide)
+
+
+def plain_table(*columns: str, left: int = 1) -> Table:
+    """A table without lines; the first `left` columns hold words, the others figures."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place < left else "right")
+    return table
 
 
 def shade(weight: float, largest: float) -> str:

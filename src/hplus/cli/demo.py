@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hplus.cli.common import Device, Model, TermsFile, console, load
+from hplus.cli.common import Device, Model, TermsFile, console, load, plain_table
 from hplus.cli.search import print_hit
 from hplus.cli.segment import print_units
 
@@ -40,8 +40,6 @@ SEARCHES: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) -> None:
     """Segment a text, index the demo corpus, search it, and rank it by each view."""
-    from rich.table import Table
-
     from hplus.evaluate.data import demo_folder, read_beir
     from hplus.index import Index
     from hplus.sources.read import read
@@ -78,9 +76,7 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
             out.print(f'\n$ hplus search demo.hplus "{QUERY}" -k 1 --explain', style="bold", end="")
             print_hit(QUERY, 1, made.search(QUERY, k=1, explain=True)[0], out, explain=True)
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("view", "vectors per document", "nDCG@10"):
-        table.add_column(column, justify="left" if column == "view" else "right")
+    table = plain_table("view", "vectors per document", "nDCG@10")
     for view, vectors, value in evaluate(hplus, corpus, whole, budgeted):
         table.add_row(view, f"{vectors:.1f}", f"{value:.3f}")
     counts = f"{len(corpus.documents)} passages full of look-alikes, {len(corpus.queries)} queries"

@@ -17,15 +17,9 @@ from hplus.cli.common import (
     Width,
     budget_of,
     console,
+    plain_table,
 )
-from hplus.cli.sets import (
-    Folder,
-    Limit,
-    Split,
-    read_set,
-    states_folder,
-)
-from hplus.cli.teach import Cache
+from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -155,12 +149,8 @@ def _write_runs(folder: Path, data: RetrievalSet, result: Result, tag: str) -> N
 
 def print_rows(title: str, queries: int, rows: dict[str, dict[str, float]]) -> None:
     """Lines with their intervals, the best one highlighted."""
-    from rich.table import Table
-
     out = console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (title, "nDCG@10", "95 % interval", "vectors per document"):
-        table.add_column(column, justify="left" if column == title else "right")
+    table = plain_table(title, "nDCG@10", "95 % interval", "vectors per document")
     best = max(row["ndcg10"] for row in rows.values())
     for view, row in rows.items():
         table.add_row(
@@ -172,5 +162,3 @@ def print_rows(title: str, queries: int, rows: dict[str, dict[str, float]]) -> N
         )
     out.print(table, soft_wrap=False)
     out.print(f"{queries:,} queries", style="grey50")
-    if any(row.get("degenerate") for row in rows.values()):
-        out.print("The pool holds most of the corpus, so it excludes little.", style="yellow")

@@ -24,6 +24,7 @@ from hplus.cli.common import (
     budget_of,
     console,
     load,
+    plain_table,
 )
 from hplus.errors import InputError
 
@@ -254,13 +255,8 @@ def stats(folder: Folder, json_: Json = False) -> None:
 
 
 def _smaller(found: Stats, documents: int) -> object:
-    from rich.table import Table
-
     widths = sorted({width for _, width in found.smaller})
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("budget", justify="right")
-    for width in widths:
-        table.add_column(str(width), justify="right")
+    table = plain_table("budget", *map(str, widths), left=0)
     for budget in sorted({budget for budget, _ in found.smaller}):
         cells = (found.smaller[budget, width] / documents for width in widths)
         table.add_row(str(budget), *(f"{size:,.0f}" for size in cells))

@@ -44,7 +44,8 @@ LEAST_SHARE = 0.03
 def score(
     query: Annotated[str, typer.Argument(help="What is looked for.")],
     documents: Annotated[
-        list[str], typer.Argument(metavar="DOCUMENT…", help="Texts; - reads one a line from input.")
+        list[str],
+        typer.Argument(metavar="DOCUMENT…", help="Texts; - reads one per line from input."),
     ],
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")

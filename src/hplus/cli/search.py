@@ -67,7 +67,7 @@ def search(
     json_: Json = False,
     queries: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help='Many queries: {"_id", "text"} a line.'),
+        typer.Option(metavar="FILE.jsonl", help='Many queries: {"_id", "text"} per line.'),
     ] = None,
     trec: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Where a TREC run of --queries goes.")
@@ -112,14 +112,14 @@ def search(
 
 
 def _prompt(opened: Index, ask: Callable[[str], Results], *, explain: bool, json_: bool) -> None:
-    """One query a line until the input ends; the model stays loaded, a mistake ends nothing."""
+    """One query per line until the input ends; the model stays loaded, a mistake ends nothing."""
     person = sys.stdin.isatty()
     if person:
         import contextlib
 
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # arrows and history at the prompt
-        print(f"{len(opened):,} documents; a query a line, Ctrl-D ends", file=sys.stderr)
+        print(f"{len(opened):,} documents; one query per line, Ctrl-D ends", file=sys.stderr)
     while True:
         try:
             line = input("query> " if person else "")
@@ -137,19 +137,19 @@ def _prompt(opened: Index, ask: Callable[[str], Results], *, explain: bool, json
 
 def _run(opened: Index, ask: Callable[[str], Results], queries: Path, trec: Path) -> None:
     """A whole set of queries as a TREC run; the file appears when it is complete."""
+    from hplus.files import writing
     from hplus.progress import show_progress
     from hplus.sources.read import read
 
     rows = list(read(queries))
-    draft = trec.with_name(f".{trec.name}.part")
-    with draft.open("w", encoding="utf-8") as out, show_progress("searching", len(rows)) as bar:
+    with writing(trec) as out, show_progress("searching", len(rows)) as bar:
         for row in rows:
-            for rank, hit in enumerate(ask(row.text), start=1):
+            found = ask(row.text)
+            for rank, hit in enumerate(found, start=found.from_ + 1):
                 if any(map(str.isspace, row.id + hit.id)):
                     raise InputError(f"a TREC run has no ids with blanks: {row.id!r}, {hit.id!r}")
-                out.write(f"{row.id} Q0 {hit.id} {rank} {hit.score:.6f} hplus\n")
+                out.write(f"{row.id} Q0 {hit.id} {rank} {hit.score:.6f} hplus\n".encode())
             bar.advance(1)
-    draft.replace(trec)
     print(f"{trec}: {len(rows):,} queries over {len(opened):,} documents", file=sys.stderr)
 
 
@@ -160,7 +160,7 @@ def _show(found: Results, *, explain: bool, json_: bool) -> None:
     out = console()
     if not found:
         print("nothing found", file=sys.stderr)
-    for rank, hit in enumerate(found, start=1):
+    for rank, hit in enumerate(found, start=found.from_ + 1):
         print_hit(found.query, rank, hit, out, explain=explain)
     out.print(found.summary(), style="grey50")
 

@@ -27,7 +27,7 @@ def segment(
         str | None,
         typer.Argument(
             metavar="TEXT|-",
-            help="A text (after -- if it begins with a dash); - reads one a line from input.",
+            help="A text (after -- if it begins with a dash); - reads one per line from input.",
         ),
     ] = None,
     as_: Annotated[

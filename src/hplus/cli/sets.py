@@ -1,4 +1,4 @@
-"""What the commands that measure on a judged set share."""
+"""What the commands that read a judged set or encode many texts share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A BEIR folder, plain or gz.")]
 Split = Annotated[str, typer.Option("--split", help="The split whose judgements are used.")]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", metavar="DIR", help="Keep encoded texts here for the next run."),
+]
 Limit = Annotated[
     int, typer.Option("--limit", min=0, help="Use at most this many queries; 0: all.")
 ]

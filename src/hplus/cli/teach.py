@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Json, console
+from hplus.cli.common import Json, console, plain_table
+from hplus.cli.sets import Cache, states_folder
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ class LengthOption(StrEnum):
     noun_phrase = "noun-phrase"
 
 
-Cache = Annotated[
-    Path | None,
-    typer.Option("--cache", metavar="DIR", help="Keep encoded texts here for the next run."),
-]
 ApartFrom = Annotated[
     list[Path] | None,
     typer.Option(
@@ -46,13 +42,15 @@ def labels(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Texts, one a line, or .jsonl with text and spans or segments; gz allowed.",
+            help="Texts, one per line, or .jsonl with text and spans or segments; gz allowed.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the labels go.")],
     terms: Annotated[
         list[Path] | None,
-        typer.Option("--terms", metavar="FILE", help="Terms, one a line, gz allowed; repeatable."),
+        typer.Option(
+            "--terms", metavar="FILE", help="Terms, one per line, gz allowed; repeatable."
+        ),
     ] = None,
     units: Annotated[
         LengthOption, typer.Option("--units", help="How long units are.")
@@ -87,7 +85,7 @@ def labels(
     wants_chunker = units == LengthOption.noun_phrase and chunker != "none"
     cutter = HPlus(chunker, device=device) if wants_chunker else None
     against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
-    with tempfile.TemporaryDirectory() as temporary:
+    with states_folder(cache) as states:
         sources = [
             label_file(
                 file,
@@ -95,7 +93,7 @@ def labels(
                 chunker=cutter,
                 length=units.value,
                 apart_from=against,
-                cache=cache or Path(temporary),
+                cache=states,
                 sample=sample,
                 seed=seed,
             )
@@ -121,24 +119,12 @@ def labels(
 
 
 def _print(rows: list[dict[str, Any]], sources: list[Source]) -> None:
-    from rich.table import Table
-
     from hplus.teach.label_file import PAPER
     from hplus.teach.labels import LAYERS
 
     out = console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (
-        "source",
-        "texts",
-        "units",
-        *LAYERS,
-        "several words",
-        "multi-token",
-        "median",
-        "mean",
-    ):
-        table.add_column(column, justify="left" if column == "source" else "right")
+    figures = ("several words", "multi-token", "median", "mean")
+    table = plain_table("source", "texts", "units", *LAYERS, *figures)
     for row in rows:
         table.add_row(
             row["source"],

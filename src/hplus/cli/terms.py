@@ -20,7 +20,7 @@ SHOWN = 20
 
 @app.command("check", epilog=EXAMPLE)
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Terms, one a line, gz allowed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Terms, one per line, gz allowed.")],
     texts: Annotated[
         str, typer.Argument(metavar="TEXTS", help="A text a line, .jsonl with a text field, or -.")
     ],

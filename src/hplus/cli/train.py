@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hplus.cli.common import Model, console
-from hplus.cli.teach import ApartFrom, Cache, Seed
+from hplus.cli.sets import Cache, states_folder
+from hplus.cli.teach import ApartFrom, Seed
 from hplus.errors import CheckpointError, MissingExtraError
+
+if TYPE_CHECKING:
+    from hplus.model import HPlus
+    from hplus.train.heads import Heads
 
 app = typer.Typer(help="Train on frozen states.", no_args_is_help=True)
 EXAMPLE = (
@@ -55,9 +60,6 @@ def heads(
     name: Annotated[str | None, typer.Option("--name", help="Of the checkpoint.")] = None,
 ) -> None:
     """Train the CRF on labels and the importance head on pairs; run again to resume."""
-    from dataclasses import replace
-
-    from hplus import checkpoint
     from hplus.evaluate.data import texts_of
     from hplus.model import HPlus
     from hplus.teach.duplicates import collect
@@ -77,27 +79,17 @@ def heads(
     against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
     read = read_pairs(pairs, sample=sample, apart_from=against, seed=seed) if pairs else None
     work = out.with_name(f".{out.name}.run")
-    with tempfile.TemporaryDirectory() as temporary:
+    with states_folder(cache) as states:
         trained = train_heads(
             base,
             training,
             validation,
             read,
-            cache=cache or Path(temporary),
+            cache=states,
             folder=work,
             hidden=hidden,
             schedule=Schedule(epochs=epochs, seed=seed),
         )
-    # Without pairs the base keeps its own importance head, if it has one.
-    head = trained.importance or base.checkpoint.head
-    recipe = replace(
-        base.recipe,
-        name=name or out.name,
-        units="crf",
-        long="stitch",
-        importance="head" if head else base.recipe.importance,
-        trained=("crf", "importance") if head else ("crf",),
-    )
     log: dict[str, Any] = {
         "labels": {source: len(items) for source, items in training.items()},
         "pairs": read.report if read else {},
@@ -106,16 +98,30 @@ def heads(
         "peak_memory_mb": _peak_memory_mb(),
         "curves": trained.curves,
     }
-    checkpoint.save(
-        out,
-        replace(
-            base.checkpoint, recipe=recipe, crf=trained.crf, head=head, notes={"training": log}
-        ),
-    )
+    _save(out, base, trained, name or out.name, log)
     for file in work.iterdir():
         file.unlink()
     work.rmdir()
     _print(log, out)
+
+
+def _save(out: Path, base: HPlus, trained: Heads, name: str, log: dict[str, Any]) -> None:
+    from hplus import checkpoint
+
+    # Without pairs the base keeps its own importance head, if it has one.
+    head = trained.importance or base.checkpoint.head
+    recipe = replace(
+        base.recipe,
+        name=name,
+        units="crf",
+        long="stitch",
+        importance="head" if head else base.recipe.importance,
+        trained=("crf", "importance") if head else ("crf",),
+    )
+    notes = {"training": log}
+    checkpoint.save(
+        out, replace(base.checkpoint, recipe=recipe, crf=trained.crf, head=head, notes=notes)
+    )
 
 
 def _peak_memory_mb() -> int | None:

@@ -89,7 +89,7 @@ class Bench:
 
     def global_scores(self, width: int) -> F32:
         """S_G of every query and document at a width."""
-        sides = (global_.represent(side.mean, width) for side in (self.queries, self.documents))
+        sides = (global_.represent(side.pooled, width) for side in (self.queries, self.documents))
         queries, documents = sides
         scores: F32 = queries @ documents.T
         return scores

@@ -10,7 +10,7 @@ from hplus.evaluate.budget import Setting, best_of, recommend
 from hplus.evaluate.statistics import intervals, paired_difference
 
 LINES = {"pooled": "token pooling", "phrase": "phrase", "hybrid": "hybrid"}
-COLUMNS = ["setting", "bytes a document", *LINES.values()]
+COLUMNS = ["setting", "bytes per document", *LINES.values()]
 
 Facts = list[dict[str, Any]]
 

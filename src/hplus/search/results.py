@@ -16,12 +16,16 @@ _SHADES = ("#b3e5fc", "#f8bbd0", "#c8e6c9", "#fff59d", "#d1c4e9", "#ffccbc")
 
 @dataclass(frozen=True)
 class Results(Sequence[Hit]):
-    """Hits, best first, and how they were found: the path of each branch, how many candidates."""
+    """Hits, best first, and how they were found: the path of each branch, how many candidates.
+
+    from_: how many better hits were left out before the first one.
+    """
 
     query: str
     hits: list[Hit]
     paths: dict[str, str]
     candidates: int
+    from_: int = 0
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -53,7 +57,7 @@ class Results(Sequence[Hit]):
         """A table: rank, id, score, the score of each view, and a line of text."""
         lines = [
             f"{rank:>2}  {hit.id}  {hit.score:.3f}  {_views(hit)}\n    {snippet(hit).text}"
-            for rank, hit in enumerate(self.hits, start=1)
+            for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         ]
         return "\n".join([*lines, self.summary()])
 
@@ -69,7 +73,7 @@ class Results(Sequence[Hit]):
             f"<tr><td>{rank}</td><td>{escape(hit.id)}</td><td>{hit.score:.3f}</td>"
             f"<td>{escape(_views(hit))}</td>"
             f'<td style="text-align:left">{_marked(snippet(hit))}</td></tr>'
-            for rank, hit in enumerate(self.hits, start=1)
+            for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         )
         head = "".join(f"<th>{name}</th>" for name in ("", "id", "score", "views", "text"))
         return (

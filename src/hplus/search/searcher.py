@@ -41,9 +41,9 @@ def search(engine: Engine, request: Search, query: Encoded, spell: Spell = str) 
     found = {view: branches.candidates(view, sizes[view]) for view in leading}
     documents = _union(list(found.values()))
     scores = {view: branches.scores(view, documents) for view in alphas}
-    hits = _hits(engine, request, query, documents, scores, alphas, wanted, spell)
+    hits = _hits(engine, request, query, documents, scores, alphas, spell)
     paths = {view: candidates.path for view, candidates in found.items()}
-    return Results(_text(request), hits[request.from_ :], paths, len(documents))
+    return Results(_text(request), hits, paths, len(documents), request.from_)
 
 
 def rerank(
@@ -57,7 +57,8 @@ def rerank(
     documents = np.unique(engine.find(ids))
     branches = engine.branches(query, budget=request.budget, threads=request.threads)
     scores = {view: branches.scores(view, documents) for view in alphas}
-    hits = _hits(engine, request, query, documents, scores, alphas, len(documents), spell)
+    every = replace(request, from_=0, k=max(1, len(documents)))
+    hits = _hits(engine, every, query, documents, scores, alphas, spell)
     return Results(_text(request), hits, {"given": "exact"}, len(documents))
 
 
@@ -115,20 +116,15 @@ def _hits(
     documents: I64,
     scores: Mapping[str, F64],
     alphas: Mapping[str, float],
-    count: int,
     spell: Spell,
 ) -> list[Hit]:
-    """The best `count` of these documents, ties by id; explained if the request says so."""
+    """The request's share of these documents, best first, ties by id; explained if it says so."""
     fused = fusion.fuse(scores, alphas)
-    if request.min_score is not None:
-        high = fused >= request.min_score
-        documents, fused = documents[high], fused[high]
-        scores = {view: own[high] for view, own in scores.items()}
-    chosen = np.sort(best(engine, documents, fused, count))
-    if not len(chosen):
+    page = _page(engine, request, documents, fused)
+    if not len(page):
         return []
-    documents, fused = documents[chosen], fused[chosen]
-    scores = {view: own[chosen] for view, own in scores.items()}
+    documents, fused = documents[page], fused[page]
+    scores = {view: own[page] for view, own in scores.items()}
     rows = engine.rows(documents)
     explanations: Sequence[Explanation | None] = [None] * len(rows)
     if request.explain:
@@ -154,3 +150,15 @@ def _hits(
         )
         for i in sorted(range(len(rows)), key=lambda i: (-fused[i], rows[i].id))
     ]
+
+
+def _page(engine: Engine, request: Search, documents: I64, fused: F64) -> I64:
+    """Rows of hits from_ + 1 to from_ + k among the documents that score enough, ascending."""
+    high = np.arange(len(fused))
+    if request.min_score is not None:
+        high = np.flatnonzero(fused >= request.min_score)
+    documents, fused = documents[high], fused[high]
+    page = best(engine, documents, fused, request.from_ + request.k)
+    if request.from_:  # by the same scores, so that pages share no document and miss none
+        page = np.setdiff1d(page, best(engine, documents, fused, request.from_))
+    return high[np.sort(page)]

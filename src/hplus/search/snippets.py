@@ -39,8 +39,8 @@ def snippet(hit: Hit, size: int = SIZE) -> Snippet:
     strong = strongest(hit)
     first = strong[0].document_spans[0].start if strong and strong[0].document_spans else 0
     start = max(0, min(first - size // 3, len(line) - size))
-    while start > 0 and not line[start - 1].isspace():
-        start -= 1
+    blank = line.find(" ", start - 1, start + size // 3) if start else -1
+    start = blank + 1 or start  # at a word, where there are blanks, and never after the match
     end = min(start + size, len(line))
     before, after = "… " if start else "", " …" if end < len(line) else ""
     shift = len(before) - start

@@ -222,14 +222,6 @@ def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, 
     return dict(_in(connection, "SELECT number, id FROM documents WHERE number IN", numbers))
 
 
-def everything(connection: sqlite3.Connection) -> Iterator[DocumentRow]:
-    """All living documents in the order of their numbers."""
-    return map(
-        _document,
-        stream(connection, f"SELECT {_DOCUMENT} FROM documents WHERE deleted = 0 ORDER BY number"),
-    )
-
-
 def insert_segment(connection: sqlite3.Connection, row: SegmentRow) -> None:
     """A new segment."""
     connection.execute(

@@ -69,7 +69,7 @@ class Snapshot:
                     self.connection.close()
                     raise
         self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
-        self._permitted: dict[Filter | None, list[I64]] = {}
+        self._permitted: dict[str, list[I64]] = {}
 
     def close(self) -> None:
         """End the transaction; mapped arrays live as long as somebody holds them."""
@@ -87,11 +87,13 @@ class Snapshot:
 
     def permitted(self, where: Filter | None) -> list[I64]:
         """For each segment the places, ascending, of documents that are alive and pass a filter."""
-        places = self._permitted.get(where)
+        key = repr(where)  # not the filter itself: in Python `x = 1` equals `x = true`
+        places = self._permitted.get(key)
         if places is None:
             places = self._alive() if where is None else self._passing(where)
             # The last filter is the likely next one.
-            self._permitted = {None: self.permitted(None) if where else places, where: places}
+            kept = {} if where is None else {repr(None): self.permitted(None)}
+            self._permitted = {**kept, key: places}
         return places
 
     def _alive(self) -> list[I64]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.types import F64, I64, Bool, Span, Tokens
+from hplus.types import I64, Bool, Span, Tokens
 from hplus.units.partition import keep_characters_whole
 from hplus.units.words import is_content, whitespace_words, words
 
@@ -27,10 +27,7 @@ _CONNECTORS = frozenset("-‐‑–/+·'’")
 
 def rule(name: str) -> Callable[[Tokens], Bool]:
     """A rule by its name: tokens, words, whitespace, runs, ngrams-N, chunks-N, random-SEED, and
-    shuffled-SEED:RULE, the units of another rule in another order.
-
-    Only `histogram_random` has no name: it needs the histogram of a corpus.
-    """
+    shuffled-SEED:RULE, the units of another rule in another order."""
     plain: dict[str, Callable[[Tokens], Bool]] = {
         "tokens": single_tokens,
         "words": whole_words,
@@ -162,24 +159,22 @@ def random_spans(tokens: Tokens, seed: int) -> Bool:
     def draw(random: np.random.Generator, n: int) -> I64:
         return random.integers(1, 5, n)
 
-    return _by_lengths(tokens, seed, draw)
+    return random_lengths(tokens, seed, draw)
 
 
-def histogram_random(tokens: Tokens, histogram: F64, seed: int) -> Bool:
-    """Lengths drawn from a corpus' histogram: histogram[l - 1] is the share of length l."""
-    probabilities = histogram / histogram.sum()
-
-    def draw(random: np.random.Generator, n: int) -> I64:
-        return 1 + random.choice(len(probabilities), n, p=probabilities).astype(np.int64)
-
-    return _by_lengths(tokens, seed, draw)
-
-
-def length_histogram(begins: Bool, tokens: Tokens) -> F64:
-    """Share of units of 1, 2, … tokens, for `histogram_random`."""
-    lengths = np.diff(np.append(np.flatnonzero(begins), len(tokens.ids)))
-    counts = np.bincount(lengths, minlength=2)[1:]
-    return counts / max(int(counts.sum()), 1)
+def random_lengths(
+    tokens: Tokens, seed: int, draw: Callable[[np.random.Generator, int], I64]
+) -> Bool:
+    """Units of the lengths that `draw(generator, n)` gives for a text of n tokens, i64[n]; the
+    last one is what is left of the text."""
+    begins = np.zeros(len(tokens.ids), np.bool_)
+    for (first, last), random in zip(
+        pairwise(tokens.offsets.tolist()), _seeds(tokens, seed), strict=True
+    ):
+        starts = np.cumsum(draw(random, last - first))
+        begins[first + starts[starts < last - first]] = True
+        begins[first : min(first + 1, last)] = True
+    return keep_characters_whole(begins, tokens)
 
 
 def shuffled(begins: Bool, tokens: Tokens, seed: int) -> Bool:
@@ -204,17 +199,6 @@ def _by_spans(tokens: Tokens, spans_of: Callable[[str], list[Span]]) -> Bool:
         starts = np.array([span.start for span in spans_of(text)], np.int64)
         span = np.searchsorted(starts, tokens.spans[first:last, 0], side="right")
         begins[first + 1 : last] = span[1:] != span[:-1]
-    return keep_characters_whole(begins, tokens)
-
-
-def _by_lengths(tokens: Tokens, seed: int, draw: Callable[[np.random.Generator, int], I64]) -> Bool:
-    begins = np.zeros(len(tokens.ids), np.bool_)
-    for (first, last), random in zip(
-        pairwise(tokens.offsets.tolist()), _seeds(tokens, seed), strict=True
-    ):
-        starts = np.cumsum(draw(random, last - first))
-        begins[first + starts[starts < last - first]] = True
-        begins[first : min(first + 1, last)] = True
     return keep_characters_whole(begins, tokens)
 
 

@@ -10,7 +10,7 @@ from operator import add
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.types import F64, Encoded, Explanation, Scores, TermMatch, UnitMatch
+from hplus.types import F64, Encoded, Explanation, Scores, TokenMatch, UnitMatch
 from hplus.views import global_, lexical, phrase
 
 VIEWS = ("global", "phrase", "lexical")
@@ -53,7 +53,7 @@ def score(
     _check_shapes(query, documents, document_texts)
     raw: dict[str, F64] = {}
     units: list[list[UnitMatch]] = []
-    tokens: list[list[TermMatch]] = []
+    tokens: list[list[TokenMatch]] = []
     # An explanation holds what its score is the sum of: nothing is matched twice.
     if "phrase" in alphas and document_texts is not None:
         units = [
@@ -112,7 +112,7 @@ def _normalised(
     return normalised
 
 
-def _sums(matches: Sequence[Sequence[UnitMatch | TermMatch]]) -> F64:
+def _sums(matches: Sequence[Sequence[UnitMatch | TokenMatch]]) -> F64:
     """What the matches of each document contribute, added one by one in their order, f64[n]."""
     return np.array([reduce(add, (match.contribution for match in own), 0.0) for own in matches])
 

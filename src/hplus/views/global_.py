@@ -1,4 +1,4 @@
-"""Global view: one vector per text, the mean of its states (eq:global_view)."""
+"""Global view: one vector per text, pooled from its states (eq:global_view)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hplus.types import F32, F64
 from hplus.units.vectors import normalise
 
 
-def represent(mean: F32, width: int) -> F32:
-    """eq:global_view: the normalised mean at width r, f32[n, r]; zeros without tokens."""
-    return normalise(mean[:, :width])
+def represent(pooled: F32, width: int) -> F32:
+    """eq:global_view: the pooled states, normalised at width r, f32[n, r]; zeros without tokens."""
+    return normalise(pooled[:, :width])
 
 
 def score(query: F32, documents: F32) -> F64:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hplus.types import F32, F64, I64, Lexical, TermMatch, Tokens, item_of_row, offsets_of
+from hplus.types import F32, F64, I64, Lexical, TokenMatch, Tokens, item_of_row, offsets_of
 
 
 def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
@@ -40,11 +40,11 @@ def scale(query: Lexical) -> float:
     return float(np.square(query.weights, dtype=np.float64).sum()) or 1.0
 
 
-def explain(query: Lexical, document: Lexical, spell: Callable[[int], str]) -> list[TermMatch]:
+def explain(query: Lexical, document: Lexical, spell: Callable[[int], str]) -> list[TokenMatch]:
     """The shared token ids of one document, ascending; contributions sum to the raw score."""
     rows, of_query = _shared(query, document)
     return [
-        TermMatch(
+        TokenMatch(
             id=int(document.ids[row]),
             token=spell(int(document.ids[row])),
             query_weight=float(query.weights[own]),

@@ -81,7 +81,7 @@ def test_interaction_is_a_loop_over_units(
     scores = interaction_scores(
         padded(weights, 0.0, max(lengths)),
         padded(units, 0, max(lengths)),
-        torch.from_numpy(np.stack(blocks)),  # 9: what stands at a unit that is not there
+        torch.from_numpy(np.stack(blocks)),  # 9: the value at a unit that is padding
         sharpness,
     )
     assert scores.shape == (len(lengths), group)

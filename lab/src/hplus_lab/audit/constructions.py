@@ -23,6 +23,7 @@ from hplus.units.partition import (
     spans_of_units,
 )
 from hplus.units.terms import Terms, override
+from hplus_lab.length_histogram import histogram_random, length_histogram
 
 SEEDS = (13, 42, 2027, 3407, 9001)
 NEEDED = {"crf+trie": "a list of terms (--terms)", "teacher": "a file of labels (--teacher)"}
@@ -38,7 +39,7 @@ def constructions(
 ) -> dict[str, list[Bool]]:
     """Where units begin, bool[T], by each construction: one run each, five of the random one."""
     counts = np.diff(partition(crf, tokens.offsets).offsets)
-    histogram = rules.length_histogram(crf, tokens)
+    histogram = length_histogram(crf, tokens)
     made = {"crf": [crf]}
     if terms is not None:
         made["crf+trie"] = [keep_characters_whole(override(crf, tokens, terms), tokens)]
@@ -48,7 +49,7 @@ def constructions(
         "whole words": [rules.whole_words(tokens)],
         "content-word runs": [rules.content_word_runs(tokens)],
         "whitespace words": [rules.whole_words_by_whitespace(tokens)],
-        "random": [rules.histogram_random(tokens, histogram, seed) for seed in SEEDS],
+        "random": [histogram_random(tokens, histogram, seed) for seed in SEEDS],
         "bigrams": [rules.ngrams(tokens, 2)],
         "trigrams": [rules.ngrams(tokens, 3)],
         "equal chunks": [rules.equal_chunks(tokens, counts)],

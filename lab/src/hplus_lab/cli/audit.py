@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, TermsFile, console
-from hplus.cli.sets import states_folder
-from hplus.cli.teach import Cache
+from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table
+from hplus.cli.sets import Cache, states_folder
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -166,11 +165,7 @@ def _print(summary: dict[str, Any], *, first: bool) -> None:
 
 
 def _print_table(columns: Sequence[str], lines: Sequence[Sequence[str]], out: Console) -> None:
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        shown.add_column(column, justify="right" if number else "left")
+    shown = plain_table(*columns)
     for line in lines:
         shown.add_row(*line, style="bold cyan" if line[0] == "crf" else "")
     out.print(shown, soft_wrap=False)

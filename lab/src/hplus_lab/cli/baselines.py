@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hplus.cli.sets import Limit, Split, read_set
-from hplus.cli.teach import Cache
+from hplus.cli.sets import Cache, Limit, Split, read_set
 from hplus.errors import InputError
 
 EXAMPLE = "Example: hplus-lab baselines bm25 scifact --limit 20"

@@ -10,8 +10,7 @@ import typer
 
 from hplus.cli.common import Device, Json, Model, console
 from hplus.cli.evaluate import print_rows
-from hplus.cli.sets import Folder, Limit, Split, read_set, states_folder
-from hplus.cli.teach import Cache
+from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.errors import InputError
 from hplus_lab.cli.options import BaselinesFolder, TermsFile, read_terms
 
@@ -111,6 +110,8 @@ def _show(cell: Cell, protocol: Protocol, *, json_: bool) -> None:
         }))  # fmt: skip
         return
     print_rows(f"{cell.task} {cell.split}, {protocol.name}", len(cell.query_ids), rows)
+    if any(row.get("degenerate") for row in rows.values()):
+        console().print("The pool holds most of the corpus, so it excludes little.", style="yellow")
     for contrast, difference, corrected in found:
         console().print(
             f"{contrast.ours} - {contrast.theirs}: {100 * difference.mean:+.2f} "

@@ -9,11 +9,10 @@ import numpy as np
 
 from hplus.states_file import StoredStates
 from hplus.types import F32, Bool, Units
-from hplus.units.partition import Partition, partition, spans_of_units
-from hplus.units.select import order_of_importance
+from hplus.units.partition import Partition, partition
 from hplus.units.vectors import unit_importance, unit_vectors
 from hplus_lab import paper
-from hplus_lab.equal_counts import counted, rank_prefixes
+from hplus_lab.equal_counts import counted, in_order, rank_prefixes
 from hplus_lab.experiment import Experiment
 from hplus_lab.kinds.kind import Kind
 from hplus_lab.line import At, Line
@@ -65,14 +64,9 @@ def _units(x: Experiment, side: StoredStates, cut: Bool, selection: str, weighti
     """Units in the order of one reading of their tokens' importance, weighed by another."""
     units = partition(cut, side.tokens.offsets)
     importance = x.bench.importance(side, x.importance)
-    order = order_of_importance(_reading(selection, importance, units), units.offsets)
-    return Units(
-        unit_vectors(side.states[:, : x.width].astype(np.float32), units, x.width),
-        _reading(weighting, importance, units),
-        units.offsets,
-        spans_of_units(side.tokens, units),
-        np.arange(len(order) + 1),
-    ).rows(order, units.offsets)
+    vectors = unit_vectors(side.states[:, : x.width].astype(np.float32), units, x.width)
+    chosen, weights = (_reading(way, importance, units) for way in (selection, weighting))
+    return in_order(side, units, vectors, weights, chosen)
 
 
 def _reading(way: str, importance: F32, units: Partition) -> F32:

@@ -23,11 +23,10 @@ from hplus.heads.files import read_tensors
 from hplus.model import HPlus
 from hplus.states_file import StoredStates
 from hplus.types import F32, Bool, Units
-from hplus.units.partition import partition, spans_of_units
-from hplus.units.select import order_of_importance
+from hplus.units.partition import partition
 from hplus.units.vectors import normalise, segment_sums, unit_importance, unit_vectors
 from hplus_lab import paper
-from hplus_lab.equal_counts import MADE_TO_COUNT, RANDOM, counted, rank_prefixes
+from hplus_lab.equal_counts import MADE_TO_COUNT, RANDOM, counted, in_order, rank_prefixes
 from hplus_lab.experiment import Experiment, Inputs
 from hplus_lab.kinds.kind import Curve, Kind
 from hplus_lab.line import At, Line
@@ -68,9 +67,7 @@ def _units(x: Experiment, side: StoredStates, cut: Bool, projection: Projection 
         means /= np.diff(units.bounds).astype(np.float32)[:, None]
         vectors = normalise(means @ matrix.T + bias)
     weights = unit_importance(x.bench.importance(side, x.importance), units)
-    spans = spans_of_units(side.tokens, units)
-    whole = Units(vectors, weights, units.offsets, spans, np.arange(len(weights) + 1))
-    return whole.rows(order_of_importance(weights, units.offsets), units.offsets)
+    return in_order(side, units, vectors, weights, weights)
 
 
 def projection_folder(model: HPlus) -> Path:

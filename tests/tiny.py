@@ -1,4 +1,4 @@
-"""A tiny random BERT folder: the whole path in milliseconds, offline, for tests and examples.
+"""A tiny random BERT: the whole path in milliseconds, offline.
 
 Its states are deterministic and depend on context; its rankings mean nothing.
 """
