@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from brute_force import ALPHAS, Corpus, QuickDisk, assert_found, corpora, index_of
 from builders import assert_same, random_encoded, with_units
 from faulty import living
-from hplus import Budget, BudgetError, HPlus, InputError, Terms, texts
+from hplus import Budget, BudgetError, HPlus, InputError, Terms, texts, workers
 from hplus.errors import ModelMismatchError
 from hplus.index import Index
 from hplus.search.searcher import Results
@@ -379,6 +379,7 @@ def test_documents_of_a_model_score_as_the_model_scores_them(index: Index, tiny:
     expected = tiny.score(QUERY, texts, explain=True)
     ids = sorted(TEXTS, key=lambda id_: (-expected.fused[list(TEXTS).index(id_)], id_))
     results = index.search(QUERY, explain=True)
+    assert results.query == QUERY
     assert [hit.id for hit in results] == ids  # d before f: they are equal
     for hit in results:
         i = list(TEXTS).index(hit.id)
@@ -561,6 +562,21 @@ def test_an_encoder_that_fails_loses_only_its_own_step(
     assert index.add(ROWS).added == 4
 
 
+def test_workers_serve_add_and_update(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    encode_steps = workers.encode_steps
+
+    def noted(*arguments: Any, workers: int, **options: Any) -> Any:
+        asked.append(workers)
+        return encode_steps(*arguments, workers=1, **options)
+
+    monkeypatch.setattr(workers, "encode_steps", noted)
+    index.add(ROWS[:2], workers=2)
+    index.update(ROWS, workers=3)
+    index.update([ROWS[0] | {"text": "other"}])
+    assert asked == [2, 3, 1]
+
+
 def test_bad_rows(index: Index, tmp_path: Path) -> None:
     file = tmp_path / "corpus.jsonl"
     lines = [json.dumps(ROWS[0]), "{", json.dumps({"id": "x"}), json.dumps(ROWS[1])]
@@ -680,6 +696,10 @@ def test_an_index_knows_its_model_by_name_wherever_both_are_moved(
     (tmp_path / "other").rename(tmp_path / "work" / "mine")
     monkeypatch.chdir(tmp_path / "work")
     with Index.open(elsewhere / "index") as opened:
+        assert opened.search(QUERY) == before
+    (tmp_path / "work" / "mine").rename(elsewhere / "mine")
+    HPlus(elsewhere / "mine", units="words").save(tmp_path / "work" / "mine")
+    with Index.open(elsewhere / "index") as opened:  # the folder beside the index comes first
         assert opened.search(QUERY) == before
 
 

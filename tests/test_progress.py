@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from hplus import HPlus
+from hplus import HPlus, Index
 from hplus.progress import show_progress
 
 
@@ -48,6 +49,22 @@ def test_the_total_is_shown_if_it_is_known(
     with show_progress("indexing", total) as bar:
         bar.advance(1)
     assert shown in screen.getvalue()
+
+
+def test_no_bar_that_nobody_wants(
+    monkeypatch: pytest.MonkeyPatch, tiny: HPlus, tmp_path: Path
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with Index.create(tmp_path / "index", tiny) as index:
+        index.add([{"id": "a", "text": "type 2 diabetes"}])
+        index.compact()
+        index.verify()
+    assert screen.getvalue() == ""
+    with Index.open(tmp_path / "index", model=tiny) as index:
+        index.verify(progress=True)
+    assert "verifying" in screen.getvalue()
 
 
 def test_nothing_is_counted_without_a_terminal() -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,7 +166,8 @@ def test_progress_reaches_the_total(
     bars: list[tuple[int | None, Counter]] = []
 
     class Shown:
-        def __init__(self, _: str, total: Any) -> None:
+        def __init__(self, _: str, total: Any, *, wanted: bool) -> None:
+            assert wanted
             bars.append((total(), Counter()))
 
         def __enter__(self) -> Counter:
@@ -237,10 +237,25 @@ if __name__ == "__main__":
 """
 
 
+# The same; its first worker says that it is started while it still imports the script.
+STARTING = (
+    ENDLESS.replace("i == 20", "False")
+    + """
+if __name__ == "__mp_main__":
+    import time
+
+    print("started", flush=True)
+    time.sleep(1)
+"""
+)
+
+
 @pytest.fixture
-def endless(tmp_path: Path, tiny_folder: Path) -> Iterator[subprocess.Popen[str]]:
+def endless(
+    request: pytest.FixtureRequest, tmp_path: Path, tiny_folder: Path
+) -> Iterator[subprocess.Popen[str]]:
     """A program that indexes with two workers and never ends, twenty documents into its work."""
-    (tmp_path / "endless.py").write_text(textwrap.dedent(ENDLESS))
+    (tmp_path / "endless.py").write_text(getattr(request, "param", ENDLESS))
     process = subprocess.Popen(
         [sys.executable, tmp_path / "endless.py", tiny_folder, tmp_path / "index"],
         stdout=subprocess.PIPE,
@@ -267,6 +282,15 @@ def test_ctrl_c_ends_all_of_them_with_one_traceback(
     with Index.open(tmp_path / "index") as index:
         assert len(index) >= 8
         assert index.verify().problems == []
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+@pytest.mark.parametrize("endless", [STARTING], indirect=True)
+def test_ctrl_c_while_workers_start_is_one_traceback(endless: subprocess.Popen[str]) -> None:
+    os.killpg(endless.pid, signal.SIGINT)
+    _, err = endless.communicate(timeout=60)
+    assert err.count("Traceback") == 1
+    assert err.endswith("KeyboardInterrupt\n")
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hplus.checkpoint import locate
 from hplus.errors import BudgetError, CheckpointError, InputError, ModelMismatchError
-from hplus.progress import Progress, show_progress
+from hplus.progress import show_progress
 from hplus.search import searcher
 from hplus.search.local import LocalEngine, recall
 from hplus.search.results import Results
@@ -268,7 +267,7 @@ class Index:
 
         documents = sources.read(source, on_error=on_error, report=report)
         total = partial(sources.count, source)
-        bar = show_progress("indexing", total) if progress else nullcontext(Progress())
+        bar = show_progress("indexing", total, wanted=progress)
         model = self.model
         try:
             with writer.open_writer(self.path, self._disk) as out, bar as shown:
@@ -346,7 +345,7 @@ class Index:
                     f"budget {new.budget} requested, but {self.path} keeps {old.budget}; request "
                     "less, or index again"
                 )
-        bar = show_progress("compacting", len(self)) if progress else nullcontext(Progress())
+        bar = show_progress("compacting", len(self), wanted=progress)
         try:
             with writer.open_writer(self.path, self._disk) as out, bar as shown:
                 compact(out, new, shown.advance)
@@ -371,8 +370,7 @@ class Index:
 
     def verify(self, *, progress: bool = False) -> Verification:
         """Every checksum and every row, on the state that the disk holds now."""
-        bar = show_progress("verifying", len(self)) if progress else nullcontext(Progress())
-        with bar as shown:
+        with show_progress("verifying", len(self), wanted=progress) as shown:
             return verify(
                 self.path,
                 self._disk,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
@@ -21,7 +20,7 @@ from hplus.backbones.threads import one_blas_thread
 from hplus.errors import BudgetError, InputError
 from hplus.heads import crf as crf_head
 from hplus.heads.importance import DocumentFrequency
-from hplus.progress import Progress, show_progress
+from hplus.progress import show_progress
 from hplus.recipe import Recipe, Side
 from hplus.texts import as_texts, checked, distinct, in_steps
 from hplus.types import (
@@ -61,7 +60,7 @@ class HPlus:
 
     source: a checkpoint folder, a built-in name, an encoder folder, or a hub id. device: None
     serves BERT without torch; "cpu", "cuda:0" … mean torch. terms: a `Terms`, or the path of
-    a file with one term a line. Any field of `Recipe` can be overridden by name (units, window,
+    a file with one term per line. Any field of `Recipe` can be overridden by name (units, window,
     long, pooling, query_prompt, document_prompt, query_budget, document_budget, phrase_width,
     global_width, fusion, importance, …).
     """
@@ -178,7 +177,7 @@ class HPlus:
         wanted = _budget(budget, self.recipe.document_budget)
         width = self._width(width)
         total = len(texts) if isinstance(texts, Sequence) else None
-        with show_progress("encoding", total) if progress else nullcontext(Progress()) as bar:
+        with show_progress("encoding", total, wanted=progress) as bar:
             from hplus.workers import encode_steps
 
             yield from encode_steps(

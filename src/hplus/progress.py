@@ -16,13 +16,15 @@ class Progress:
 
 
 @contextmanager
-def show_progress(label: str, total: int | Callable[[], int | None] | None) -> Iterator[Progress]:
-    """A bar with the time left, if standard error is a terminal.
+def show_progress(
+    label: str, total: int | Callable[[], int | None] | None, *, wanted: bool = True
+) -> Iterator[Progress]:
+    """A bar with the time left, if it is wanted and standard error is a terminal.
 
     total: how many items there are, if known; a function that counts them is called only if there
     is a bar to show.
     """
-    if not sys.stderr.isatty():
+    if not wanted or not sys.stderr.isatty():
         yield Progress()
         return
     from rich.console import Console

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from hplus.errors import InputError
 from hplus.files import write_text
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
-from hplus.progress import Progress, show_progress
+from hplus.progress import show_progress
 from hplus.recipe import Side
 from hplus.types import F32, Bool, Tokens
 from hplus.units.partition import begins_of_tags, keep_characters_whole
@@ -82,8 +81,8 @@ def stored_states(
         name: mapped(folder / f"{name}.npy", dtype, shape, fresh=done == 0)
         for name, (dtype, shape) in shapes.items()
     }
-    bar = show_progress(progress, len(texts)) if progress and done < len(texts) else None
-    with bar or nullcontext(Progress()) as shown:
+    wanted = bool(progress) and done < len(texts)
+    with show_progress(progress, len(texts), wanted=wanted) as shown:
         shown.advance(done)
         for first in range(done, len(texts), STEP):
             last = min(first + STEP, len(texts))
@@ -173,5 +172,5 @@ def read_done(path: Path, texts: int) -> int:
 
 
 def write_done(path: Path, texts: int) -> None:
-    """Note that so many are done, in one step."""
+    """Record atomically how many texts are done."""
     write_text(path, json.dumps({"texts": texts}))

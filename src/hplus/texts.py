@@ -13,8 +13,8 @@ import numpy as np
 from hplus.errors import InputError
 from hplus.types import I64
 
-# One step of bulk encoding ends at so many characters or texts: 50 MB of states in English, where a
-# token has four characters, and 200 MB in Chinese.
+# One step of bulk encoding ends at this many characters or texts: 50 MB of states in English, where
+# a token has four characters, and 200 MB in Chinese.
 STEP_CHARACTERS = 128_000
 STEP_TEXTS = 256
 
@@ -46,7 +46,7 @@ def in_steps(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def steps_of(items: Iterable[Item], characters: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """The same for anything that has a text of so many characters."""
+    """The same for anything whose text has `characters(item)` characters."""
     step: list[Item] = []
     size = 0
     source = iter(items)

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hplus.errors import BudgetError, InputError
+from hplus.filters.ast import Filter
 
 if TYPE_CHECKING:
-    from hplus.filters.ast import Filter
     from hplus.units.select import Budget
 
 F32 = npt.NDArray[np.float32]
@@ -102,7 +102,7 @@ class Units:
 
     vectors f32[M, r], unit length; weights f32[M], importance a(s); offsets i64[n + 1], the units
     of each text; spans i32[S, 2] with span_offsets i64[M + 1], the characters each unit covers: one
-    span a unit, several where a budget merged units. Units that lost their vectors have r = 0.
+    span per unit, several where a budget merged units. Units that lost their vectors have r = 0.
     """
 
     vectors: F32
@@ -311,9 +311,9 @@ class Search:
                   view alone.
     k, from_      return hits from_ + 1 to from_ + k.
     where         a filter on metadata, as text or as a tree; applied before anything is ranked.
-    budget        B_d: use only the weightiest so many units of each document.
+    budget        B_d: how many units of each document to use, the weightiest first.
     query_budget  B_q: the same for the query.
-    width         use only the first so many columns of the unit vectors.
+    width         how many columns of the unit vectors to use.
     alphas        weights of the views for this query; a view left out is off.
     pool          candidates of each branch, K_G and K_P; one number is for both.
     exact         scan all units, however many there are.
@@ -344,6 +344,9 @@ class Search:
         if not isinstance(self.query, (str, Encoded)):
             given = type(self.query).__name__
             raise InputError(f"expected query to be a text or an encoding of one, got {given}")
+        if not isinstance(self.where, str | Filter | None):
+            given = type(self.where).__name__
+            raise InputError(f"expected where to be a text or a tree of comparisons, got {given}")
         if self.view not in get_args(View):
             known = ", ".join(get_args(View))
             raise InputError(f"expected view to be one of {known}, got {self.view!r}")

@@ -1,8 +1,8 @@
 """Bulk encoding: in this process, in several on the CPU, or in one per device.
 
 Processes are spawned, never forked, and only when there is more than one step of work; each loads
-the checkpoint itself. Results come back in order, at most two steps a worker ahead, so memory stays
-bounded. A script that uses processes needs the usual `if __name__ == "__main__":`.
+the checkpoint itself. Results come back in order, at most two steps per worker ahead, so memory
+stays bounded. A script that uses processes needs the usual `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,10 @@ def _in_processes(
     processes: ProcessPoolExecutor | None = None
 
     def submitted(step: list[str]) -> Future[Encoded] | None:
-        return processes.submit(_run, step, budget, width) if processes and step else None
+        if processes is None or not step:
+            return None
+        with _interrupts_held():
+            return processes.submit(_run, step, budget, width)
 
     def finished() -> Encoded:
         step, future = waiting.popleft()
@@ -167,6 +171,20 @@ def _processes(model: HPlus, places: list[str | None]) -> ProcessPoolExecutor:
     )
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits while a process may be spawned, which inherits that until `_start`: otherwise
+    a worker that is still importing would print a traceback of its own."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start(queue: Any, blueprint: Blueprint) -> None:
     global _model
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
@@ -184,7 +202,7 @@ def _start(queue: Any, blueprint: Blueprint) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """A worker whose parent was killed would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

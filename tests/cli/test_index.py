@@ -187,6 +187,31 @@ def test_a_whole_set_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
     ]
     assert len(rows) == 4
     assert run("search", made, "--queries", queries)[0] == 2
+    run("search", made, "--queries", queries, "--trec", target, "-k", "1", "--from", "1")
+    second = [line.split() for line in target.read_text().splitlines()]
+    assert [row[3] for row in second] == ["2", "2"]
+    assert [row[2] for row in second] == [row[2] for row in rows if row[3] == "2"]
+
+
+def test_a_run_that_fails_leaves_the_file_as_it_was(run: Run, made: Path, tmp_path: Path) -> None:
+    queries = write(
+        tmp_path / "queries.jsonl",
+        [{"_id": "q1", "text": "type 2 diabetes"}, {"_id": "q 2", "text": "heart failure"}],
+    )
+    target = tmp_path / "run.trec"
+    target.write_text("before")
+    code, _, err = run("search", made, "--queries", queries, "--trec", target)
+    assert code == 2
+    assert "a TREC run has no ids with blanks: 'q 2'" in err
+    assert target.read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"queries.jsonl", "run.trec"}
+
+
+def test_the_second_page_begins_with_its_own_rank(run: Run, made: Path) -> None:
+    whole = run("search", made, "type 2 diabetes", "-k", "2")[1].splitlines()
+    page = run("search", made, "type 2 diabetes", "-k", "1", "--from", "1")[1].splitlines()
+    assert page[:2] == whole[2:4]
+    assert page[0].startswith(" 2  ")
 
 
 def test_delete_compact_verify_stats(run: Run, index: Path) -> None:

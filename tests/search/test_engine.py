@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brute_force import ALPHAS, Corpus, corpora, index_of, view_errors
+from builders import random_encoded
 from hplus import Budget
 from hplus.filters.ast import Filter, matches
 from hplus.search import searcher
 from hplus.search.engine import Branches, Candidates, Engine, best
-from hplus.types import F64, I32, I64, Encoded, Search
+from hplus.types import F64, I32, I64, Encoded, Search, concatenate
 from hplus.views import fusion
 
 
@@ -122,3 +124,28 @@ def test_any_engine_serves(data: st.DataObject, corpus: Corpus) -> None:
     worst = sum(alpha * errors[view].max() for view, alpha in alphas.items())
     for ours, theirs in zip(found, expected, strict=True):
         assert abs(ours.score - theirs.score) <= worst
+
+
+class Rough(PlainBranches):
+    """Equal documents differ a little, as rounding may make them, later ones being better."""
+
+    def scores(self, view: str, documents: I64) -> F64:
+        return super().scores(view, documents) + 1e-7 * documents
+
+
+def test_explained_pages_share_no_document_and_miss_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages follow the scores of the engine, though explanations rank by their own."""
+    one = random_encoded(np.random.default_rng(0), [3])
+    corpus = Corpus(one, concatenate([one] * 7), list("abcdefg"), [0] * 7, [], "f32")
+    monkeypatch.setattr(Arrays, "branches", lambda self, query, **_: Rough(self, query, None, None))
+
+    def found(**options: Any) -> list[str]:
+        return [hit.id for hit in searcher.search(Arrays(corpus), Search(one, **options), one)]
+
+    assert found() == list("gfedcba")
+    assert found(explain=True) == list("abcdefg")
+    assert [found(explain=True, k=3, from_=first) for first in (0, 3, 6)] == [
+        ["e", "f", "g"],
+        ["b", "c", "d"],
+        ["a"],
+    ]

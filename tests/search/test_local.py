@@ -227,6 +227,21 @@ def test_documents_numbered_across_segments_find_their_places() -> None:
         ]
 
 
+@some
+@given(st.data(), corpora())
+def test_scores_do_not_depend_on_what_was_scored_before(
+    data: st.DataObject, corpus: Corpus
+) -> None:
+    every = np.arange(len(corpus))
+    with index_of(corpus) as index:
+        branches = index.engine.branches(corpus.query)
+        for view in ("global", "phrase", "lexical"):
+            expected = index.engine.branches(corpus.query).scores(view, every)
+            for _ in range(3):
+                some = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist())))), int)
+                np.testing.assert_array_equal(branches.scores(view, some), expected[some])
+
+
 def test_no_document_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each view scores a document once in a hybrid search, a view that is off never."""
     corpus = plain_corpus(30)
@@ -373,6 +388,59 @@ def test_equal_documents_are_ranked_by_id_through_lists(tmp_path: Path) -> None:
             found[view] = ids_of(results)
         assert found["global"] == sorted(ids)[:4]
         assert found["phrase"] == sorted(found["phrase"])
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_recall_is_the_share_of_the_exact_hits_that_lists_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the estimate keeps the last 2,000 of 2,500 documents, a fifth of the hits is missed."""
+    corpus = clustered_corpus(2500)
+    options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
+    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
+        index.add_encoded(corpus.ids, corpus.documents)
+        assert local.recall(index.engine) > 0.97
+        monkeypatch.setattr(
+            local, "estimates", lambda _query, listed, _budget: np.arange(len(listed[0][2]))
+        )
+        assert 0.7 < local.recall(index.engine) < 0.9
+        assert index.verify().recall == local.recall(index.engine)
+        monkeypatch.setattr(local, "SCANNED", 10**9)
+        assert local.recall(index.engine) is None
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_each_branch_is_scanned_up_to_its_own_number_of_vectors(
+    listed: tuple[Corpus, Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, index = listed
+    assert len(corpus) < 3000 < len(corpus.documents.units.weights)
+    monkeypatch.setattr(local, "SCANNED", 3000)
+    results = index.search(corpus.query, pool=20)
+    assert results.paths == {"global": "exact", "phrase": "lists of 2 of 3 segments"}
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_a_share_of_very_many_lists_is_read(
+    listed: tuple[Corpus, Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, index = listed
+    read: list[int] = []
+    first_unread = ivf.first_unread
+
+    def noted(near: F32, probes: int) -> F32:
+        read.append(probes)
+        return first_unread(near, probes)
+
+    monkeypatch.setattr(ivf, "first_unread", noted)
+    parts = index.engine.snapshot.parts
+    lists = sum(len(p.segment.centroids) for p in parts if p.segment.centroids is not None)
+    units = len(corpus.query.units.weights)
+    for share, probes in ((lists, 16 // units), (2, lists // 2 // units)):
+        monkeypatch.setattr(local, "READ", share)
+        index.search(corpus.query, view="phrase", pool=20)
+        assert read.pop() == max(4, probes)
+    assert lists // 2 // units > 4
 
 
 def test_a_corpus_small_enough_is_scanned(listed: tuple[Corpus, Index]) -> None:

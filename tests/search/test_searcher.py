@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -14,7 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brute_force import ALPHAS, TEXT, Corpus, assert_found, corpora, index_of, kernel_error
+from brute_force import (
+    ALPHAS,
+    TEXT,
+    Corpus,
+    QuickDisk,
+    assert_found,
+    corpora,
+    index_of,
+    kernel_error,
+)
 from builders import random_encoded, with_units
 from hplus.errors import BudgetError, FilterError, InputError
 from hplus.filters.syntax import parse
@@ -152,6 +162,15 @@ def test_one_pool_is_for_both_branches() -> None:
         assert index.search(corpus.query, k=2, pool=2).candidates in (2, 3, 4)
         # A pool below k would leave fewer than k documents to find.
         assert len(index.search(corpus.query, k=9, pool=3)) == 9
+
+
+@pytest.mark.parametrize("pool", [(3, 9), (9, 3)])
+def test_the_lexical_branch_alone_has_the_larger_pool(pool: tuple[int, int]) -> None:
+    corpus = plain([2] * 30, cuts=[9, 20])
+    shared = fusion.score(corpus.query, corpus.documents, {"lexical": 1.0}).fused
+    assert (shared > 0).sum() > 9
+    with index_of(corpus) as index:
+        assert index.search(corpus.query, view="lexical", k=1, pool=pool).candidates == 9
 
 
 def test_a_candidate_of_one_branch_has_all_three_scores() -> None:
@@ -422,6 +441,7 @@ def test_results_are_a_sequence(five: tuple[Corpus, Index]) -> None:
         ({"pool": (5, 2.5)}, InputError, "pool"),
         ({"pool": (5, 5, 5)}, InputError, "pool"),
         ({"threads": 0}, InputError, "threads"),
+        ({"where": {"n": 1}}, InputError, "where to be a text or a tree of comparisons, got dict"),
         ({"query_budget": 0}, BudgetError, "query_budget to be a whole number of 1 or more"),
         ({"from_": -1}, InputError, "from_ to be a whole number of 0 or more, got -1"),
         ({"min_score": math.nan}, InputError, "min_score to be a finite number, got nan"),
@@ -463,13 +483,21 @@ def test_a_wider_query_is_cut_to_the_index() -> None:
         assert [hit.id for hit in wide] == [hit.id for hit in fitting]
         for left, right in zip(wide, fitting, strict=True):
             assert left.score == pytest.approx(right.score, abs=1e-6)
+    shorter = normalise(corpus.documents.global_[:, :3])
+    with index_of(replace(corpus, documents=replace(corpus.documents, global_=shorter))) as index:
+        asked = normalise(corpus.query.global_[:, :3])[0]
+        for hit in index.search(corpus.query, view="global"):
+            cosine = float(asked @ shorter[corpus.ids.index(hit.id)])
+            assert hit.score == pytest.approx(cosine, abs=1e-6)
 
 
 def test_pages_of_hits_are_slices_of_one_ranking(five: tuple[Corpus, Index]) -> None:
     corpus, index = five
     every = list(index.search(corpus.query, k=5))
     for first in range(6):
-        assert list(index.search(corpus.query, k=2, from_=first)) == every[first : first + 2]
+        page = index.search(corpus.query, k=2, from_=first)
+        assert list(page) == every[first : first + 2]
+        assert page.from_ == first
         assert list(index.search(corpus.query, k=2, from_=first, pool=1)) != [] or first > 4
 
 
@@ -508,3 +536,45 @@ def test_a_request_is_an_object(five: tuple[Corpus, Index]) -> None:
         corpus.query, where="n > 0"
     )
     assert index.rerank(request, ["d001", "d003"]).paths == {"given": "exact"}
+    with pytest.raises(InputError, match="query to be a text or an encoding of one, got list"):
+        index.search([corpus.query])
+
+
+def test_rerank_leaves_out_only_what_scores_too_little(five: tuple[Corpus, Index]) -> None:
+    corpus, index = five
+    every = index.rerank(corpus.query, corpus.ids)
+    assert len(every) == 5
+    request = Search(corpus.query, k=1, from_=2, pool=1, where="n = 0")
+    assert index.rerank(request, corpus.ids) == every
+    assert list(index.rerank(request, corpus.ids, min_score=every[1].score)) == every[:2]
+
+
+def test_filters_that_python_takes_for_equal_are_not(tmp_path: Path) -> None:
+    """1 == True == 1.0, but `x = 1` and `x = true` are two filters, one after the other."""
+    encoded = random_encoded(np.random.default_rng(0), [1, 1, 1])
+    options: dict[str, Any] = {"width": 8, "global_width": 8, "fingerprint": "x"}
+    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
+        metadata = [{"x": 1}, {"x": True}, {"x": 1.0}]
+        index.add_encoded(["whole", "boolean", "real"], encoded, metadata=metadata)
+        for _ in range(2):
+            for where, ids in (
+                ("x = 1", ["real", "whole"]),
+                ("x = true", ["boolean"]),
+                ("x in (1.0)", ["real", "whole"]),
+                ("x in (true)", ["boolean"]),
+            ):
+                found = index.search(encoded[0], where=where)
+                assert sorted(hit.id for hit in found) == ids, where
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_filter_seen_before_forgets_no_deletion(five: tuple[Corpus, Index], view: View) -> None:
+    corpus, index = five
+    before = {
+        where: index.search(corpus.query, view=view, where=where) for where in (None, "n > 1")
+    }
+    index.delete("d003")
+    for where, found in before.items():
+        left = [hit for hit in found if hit.id != "d003"]
+        assert list(index.search(corpus.query, view=view, where=where)) == left
+        assert list(index.search(corpus.query, view=view, where=where)) == left

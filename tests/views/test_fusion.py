@@ -182,3 +182,13 @@ def test_alphas_come_in_the_order_of_the_views_and_zero_is_on() -> None:
     scores = score(encoded[0], encoded, {"global": 0.0})
     assert scores.global_ is not None
     assert scores.fused.tolist() == [0, 0]
+
+
+def test_what_cannot_be_scored() -> None:
+    encoded = random_encoded(np.random.default_rng(0), [1, 2])
+    with pytest.raises(InputError, match=r"expected one query, got 2; take encoded\[i\]"):
+        score(encoded, encoded, {"phrase": 1})
+    with pytest.raises(InputError, match="the query is 3 wide, the documents 8"):
+        score(encoded[0].at(width=3), encoded, {"phrase": 1})
+    with pytest.raises(InputError, match="2 documents, but 1 texts to explain them"):
+        score(encoded[0], encoded, {"phrase": 1}, document_texts=[TEXT])

@@ -135,6 +135,7 @@ def encode_states(
     is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
 
+    # A closure: the packs of all threads write into the same arrays.
     def run(pack: I64) -> None:
         pieces = [
             part for w in pack for part in (before, read.ids[plan.first[w] : plan.last[w]], after)

@@ -64,7 +64,7 @@ def reference_of_hub(hub_id: str) -> dict[str, Any]:
 
 
 def reference_of_folder(folder: Path) -> dict[str, Any]:
-    """A bare encoder folder as a reference: its architecture decides who serves it."""
+    """A bare encoder folder as a reference: its architecture decides which backbone loads it."""
     config = read_config(folder)
     kinds = {"bert": "bert", "qwen3": "qwen3"}
     return {"kind": kinds.get(str(config.get("model_type")), "transformers"), "path": str(folder)}

@@ -85,7 +85,7 @@ class Tokenizer:
             return []
         (ids, spans), (alone, _) = self._alone([f"{prompt}a", prompt])
         ends = [end for _, end in spans if end <= len(prompt)]
-        if not ends or ends[-1] < len(prompt.rstrip()):  # its last word goes on into the text's
+        if not ends or ends[-1] < len(prompt.rstrip()):  # its last word continues into the text
             return alone
         return ids[: len(ends)]
 

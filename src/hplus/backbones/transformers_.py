@@ -191,7 +191,7 @@ def reference(kind: str, source: str, revision: str | None = None) -> dict[str, 
     """What a checkpoint records: the hashes of a folder, or the commit of a hub id."""
     if Path(source).is_dir():
         return folder_reference(kind, Path(source))
-    # The hub's cache keeps each commit in a folder of its name; transformers no longer tells.
+    # The hub's cache keeps each commit in a folder of its name; transformers no longer reports it.
     config = hub_file(source, "config.json", revision)
     commit = config.parent.name if config and config.parent.parent.name == "snapshots" else revision
     return {"kind": kind, "hub": source, "commit": commit}

@@ -27,7 +27,7 @@ EXAMPLE = "Example: hplus encode texts.txt texts.npz --budget 16 --width 128"
 
 
 class SideOption(StrEnum):
-    """Queries and documents have prompts and budgets of their own."""
+    """Queries and documents have different prompts and budgets."""
 
     query = "query"
     document = "document"

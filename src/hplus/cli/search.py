@@ -1,4 +1,4 @@
-"""`hplus search`: an index asked once, again and again, or with a whole set of queries."""
+"""`hplus search`: one query, a prompt for many, or a whole file of queries."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def search(
         Path | None, typer.Option(metavar="OUT", help="Where a TREC run of --queries goes.")
     ] = None,
 ) -> None:
-    """Search an index by phrases, meaning and exact terms; phrases that matched are coloured."""
+    """Search an index by phrases, meaning and exact words; phrases that matched are coloured."""
     from hplus.index import Index
     from hplus.types import Search
 

@@ -22,7 +22,8 @@ SHOWN = 20
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Terms, one per line, gz allowed.")],
     texts: Annotated[
-        str, typer.Argument(metavar="TEXTS", help="A text a line, .jsonl with a text field, or -.")
+        str,
+        typer.Argument(metavar="TEXTS", help="One text per line, .jsonl with a text field, or -."),
     ],
     model: Model = "mini",
     device: Device = None,
@@ -85,7 +86,7 @@ def _print(
     table.add_column("times", justify="right")
     table.add_column("changed", justify="right")
     table.add_column("term", style="cyan")
-    table.add_column("stood there before, most often")
+    table.add_column("most frequent unit before")
     for term, count in occurrences.most_common(SHOWN):
         own = changes[term]
         before = own.most_common(1)[0][0] if own else "the same unit"

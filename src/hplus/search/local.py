@@ -21,17 +21,17 @@ from hplus.storage.snapshot import Snapshot
 from hplus.types import F32, F64, I32, I64, Encoded, Lexical, Units, concatenate
 from hplus.views import lexical, phrase
 
-# Up to so many vectors everything is scanned: tens of milliseconds, and it cannot be wrong.
+# Up to this many vectors everything is scanned: exact, in tens of milliseconds.
 SCANNED = 2_000_000
-# Above: lists that the units of a query share, and at least so many for each of them; documents
+# Above: lists that the units of a query share, and a minimum for each of them; documents
 # scored exactly after that (benchmarks/scale.py, experiments/LOG.md). In an index of more than
-# PROBES * 48 lists they read such a share of all.
+# PROBES * 48 lists, a query reads one list in 48.
 PROBES = 1_024
 UNIT_PROBES = 64
 READ = 48
 SURVIVORS = 4_000
 GLOBAL_PROBES = 24
-# Bisecting a list for one document costs about as much as reading so many postings.
+# Bisecting a list for one document costs about as much as reading this many postings.
 BISECTION = 16
 ONE = np.ones(1, np.float32)
 
@@ -92,8 +92,8 @@ class LocalBranches:
     ) -> None:
         self.engine, self.query, self.where = engine, query, where
         self.budget, self.exact, self.threads = budget, exact, threads
-        self._raw: dict[str, F64] = {}
-        """Raw scores of every document met so far, f64[documents] a view; NaN: not met yet."""
+        self._met: dict[str, tuple[I64, F64]] = {}
+        """By view, the documents met so far, ascending, and their raw scores."""
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
@@ -104,19 +104,27 @@ class LocalBranches:
         return Candidates(documents[chosen], scores[chosen], path)
 
     def scores(self, view: str, documents: I64) -> F64:
-        """See `Branches.scores`: what a branch has met is looked up, the rest is scored now."""
-        known = self._known(view)
-        new = documents[np.isnan(known[documents])]
-        if len(new):
-            for segment, first, places in by_part(self.engine.snapshot, new):
-                known[first + places] = self._score(view, segment, places)
-        scores: F64 = known[documents] / self._scale(view)
+        """See `Branches.scores`: what a branch has scored is looked up, the rest is scored now."""
+        if view not in self._met:
+            self._met[view] = documents, self._raw(view, documents)
+            return self._met[view][1] / self._scale(view)
+        met, raw = self._met[view]
+        place = np.searchsorted(met, documents)
+        known = place < len(met)
+        known[known] = met[place[known]] == documents[known]
+        if not known.all():
+            new = documents[~known]
+            met, raw = np.append(met, new), np.append(raw, self._raw(view, new))
+            order = np.argsort(met, kind="stable")
+            self._met[view] = met, raw = met[order], raw[order]
+            place = np.searchsorted(met, documents)
+        scores: F64 = raw[place] / self._scale(view)
         return scores
 
-    def _known(self, view: str) -> F64:
-        if view not in self._raw:
-            self._raw[view] = np.full(int(self.engine.snapshot.first[-1]), np.nan)
-        return self._raw[view]
+    def _raw(self, view: str, documents: I64) -> F64:
+        parts = by_part(self.engine.snapshot, documents)
+        scored = [self._score(view, segment, places) for segment, _, places in parts]
+        return np.concatenate([np.empty(0), *scored])
 
     def _scale(self, view: str) -> float:
         query = self.query

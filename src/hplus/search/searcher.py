@@ -36,7 +36,7 @@ def search(engine: Engine, request: Search, query: Encoded, spell: Spell = str) 
     wanted = request.from_ + request.k
     k_global, k_phrase = (max(wanted, size) for size in request.pools)
     sizes = {"global": k_global, "phrase": k_phrase, "lexical": max(k_global, k_phrase)}
-    # The lexical view finds documents of its own only where no other view is on.
+    # The lexical view finds candidates only where no other view is on.
     leading = [view for view in alphas if view != "lexical"] or ["lexical"]
     found = {view: branches.candidates(view, sizes[view]) for view in leading}
     documents = _union(list(found.values()))

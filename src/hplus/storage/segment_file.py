@@ -114,7 +114,7 @@ def _check(
             )
 
     def counted(name: str, items: int) -> int:
-        """Check the offsets of so many items: from 0, never backwards; returns the last one."""
+        """Check the offsets of `items` items: from 0, never backwards; returns the last one."""
         expect(name, ("I64",), items + 1)
         offsets = arrays[name]
         if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():

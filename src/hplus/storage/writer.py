@@ -31,7 +31,7 @@ from hplus.types import Coverage, Encoded
 
 # Stored bytes that `add` collects before it confirms them.
 CONFIRM_BYTES = 16 << 20
-# A segment of so many units or documents gets an inverted file of them.
+# From this many units or documents on, a segment gets an inverted file of them.
 LISTED = 65_536
 LISTED_DOCUMENTS = 8_192
 

@@ -42,7 +42,7 @@ def read_pairs(
     others: int = RANDOM,
     seed: int = 13,
 ) -> Pairs:
-    """At most `sample` pairs of each file (`{"query", "positive"}` a line), chosen by the seed.
+    """At most `sample` pairs of each file (`{"query", "positive"}` per line), chosen by the seed.
 
     A pair is left out if its query or its passage nearly duplicates a text of `apart_from`. Each
     query gets `hard` negatives from BM25 and `others` at random.

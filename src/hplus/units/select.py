@@ -231,7 +231,7 @@ def _counted(paid: Bool, offsets: I64) -> I64:
 
 
 def _none(texts: int) -> Units:
-    """No units of so many texts."""
+    """No units, for `texts` texts."""
     return Units(
         np.empty((0, 0), np.float32),
         np.empty(0, np.float32),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hplus.progress import Progress, show_progress
+from hplus.progress import show_progress
 from hplus.states_file import mapped, read_done, write_done
 from hplus.types import I64
 from hplus_lab.baselines.baseline import Baseline
@@ -70,8 +69,8 @@ def stored_rows(
         folder.mkdir(parents=True, exist_ok=True)
         done = read_done(folder / "done.json", texts)
         rows = mapped(folder / "rows.npy", dtype, shape, fresh=done == 0)
-    bar = show_progress(progress, texts) if progress and done < texts else None
-    with bar or nullcontext(Progress()) as shown:
+    wanted = bool(progress) and done < texts
+    with show_progress(progress, texts, wanted=wanted) as shown:
         shown.advance(done)
         for first in range(done, texts, STEP):
             last = min(first + STEP, texts)
