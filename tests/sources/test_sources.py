@@ -231,6 +231,35 @@ def test_a_line_too_long_is_refused_without_being_read(
     assert problem(path) == f"{path}:2: the line has more than 1 MB"
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.jsonl.gz", b'{"text": "' + b"a" * 10_000_000),
+        ("d.csv.gz", b"text\n" + b"a" * 10_000_000),
+        ("d.csv.gz", b"text\n" + b'"\n",' * 2_000_000),
+        ("d.txt.gz", b"a" * 10_000_000),
+    ],
+)
+def test_a_text_that_unpacks_to_too_much_is_not_read_to_its_end(
+    tmp_path: Path, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / name, content)
+    for module in (files, source_tables, source_texts):
+        monkeypatch.setattr(module, "LINE_BYTES", 100_000)
+    read_bytes = 0
+
+    class Watched(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            nonlocal read_bytes
+            data = super().read(size)
+            read_bytes += len(data)
+            return data
+
+    monkeypatch.setattr(gzip, "GzipFile", Watched)
+    assert "has more than 100000 bytes" in problem(path)
+    assert 100_000 < read_bytes < 1_000_000
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     lines = [json.dumps({"id": str(i), "text": "word " * 100, "n": i}) for i in range(20_000)]
     for name in ("d.jsonl", "d.jsonl.gz"):
