@@ -170,7 +170,9 @@ def test_new_metadata_are_counted_as_such(run: Run, notes: Path, index: Path) ->
 
 def test_what_the_source_no_longer_has(run: Run, notes: Path, index: Path) -> None:
     write(notes, NOTES[:1])
-    hint = f"2 documents of the index not in {notes}; --sync deletes what the source does not have"
+    hint = (
+        f"2 documents of the index are not in {notes}; --sync deletes what the source does not have"
+    )
     code, out, err = run("index", notes, index)
     assert (code, err) == (0, "")
     assert hint in out
@@ -210,7 +212,7 @@ def test_sync_with_skipped_rows_deletes_nothing(run: Run, notes: Path, index: Pa
     notes.write_text(json.dumps(NOTES[0]) + "\n{\n")
     options = ("--sync", "--yes", "--on-error", "skip")
     out = run("index", notes, index, *options)[1]
-    assert f"2 documents of the index not in {notes}; nothing was deleted, because rows" in out
+    assert f"2 documents of the index are not in {notes}; nothing was deleted, because rows" in out
     assert len(Index.open(index)) == 3
 
 

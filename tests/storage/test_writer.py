@@ -72,6 +72,21 @@ def test_a_few_seconds_of_work_are_confirmed(path: Path) -> None:
     assert confirmed(path) == len(ROWS)
 
 
+def test_a_step_is_a_few_thousand_characters(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a step is confirmed before it ends, so it must not take long."""
+    monkeypatch.setattr(texts, "STEP_TEXTS", 256)
+    monkeypatch.setattr(writer, "STEP_CHARACTERS", 4 * len(ROWS[0].text))
+    clock = Clock()
+    unconfirmed: list[int] = []
+
+    def after_step(done: int) -> None:
+        unconfirmed.append(4 * done - confirmed(path))
+        clock.now += writer.CONFIRM_SECONDS
+
+    put(path, clock, after_step)
+    assert max(unconfirmed) <= 4
+
+
 def test_what_takes_no_time_is_confirmed_at_once(path: Path) -> None:
     seen: list[int] = []
     put(path, Clock(), lambda _: seen.append(confirmed(path)))

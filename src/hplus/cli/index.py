@@ -184,12 +184,14 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
     out.print(f"{made.path}: {', '.join(changes)}; {_counted(len(made), 'document')}")
     if report.absent > report.deleted:
         if not sync:
-            hint = "; --sync deletes what the source does not have"
+            hint = "--sync deletes what the source does not have"
         elif report.skipped:
-            hint = "; nothing was deleted, because rows were skipped"
+            hint = "nothing was deleted, because rows were skipped"
         else:
-            hint = "; nothing was deleted"
-        out.print(f"{_counted(report.absent, 'document')} of the index not in {source}{hint}")
+            hint = "nothing was deleted"
+        verb = "is" if report.absent == 1 else "are"
+        absent = f"{_counted(report.absent, 'document')} of the index {verb} not in {source}"
+        out.print(f"{absent}; {hint}")
     if not report.tokens:
         return
     lost = report.cut_tokens / (report.tokens + report.cut_tokens)

@@ -32,7 +32,9 @@ from hplus.types import Coverage, Encoded
 
 # What `add` collects is confirmed at so many stored bytes, and after so many seconds.
 CONFIRM_BYTES = 16 << 20
-CONFIRM_SECONDS = 3.0
+CONFIRM_SECONDS = 2.0
+# A step of so many characters is encoded in about two seconds on one core: that much may be lost.
+STEP_CHARACTERS = 16_000
 # A segment of so many units or documents gets an inverted file of them.
 LISTED = 65_536
 LISTED_DOCUMENTS = 8_192
@@ -158,7 +160,7 @@ class Writer:
         plans: deque[Plan] = deque()
 
         def steps() -> Iterator[list[str]]:
-            for step in texts.steps_of(documents, lambda document: len(document.text)):
+            for step in texts.steps_of(documents, _characters, STEP_CHARACTERS):
                 plans.append(self._plan(step, update=update))
                 yield [document.text for document in plans[-1].new]
 
@@ -308,3 +310,7 @@ class Writer:
         ):
             yield
             catalogue.next_generation(self.connection)
+
+
+def _characters(document: Document) -> int:
+    return len(document.text)
