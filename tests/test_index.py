@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 import subprocess
@@ -19,9 +20,9 @@ from hypothesis import strategies as st
 
 from brute_force import ALPHAS, Corpus, QuickDisk, assert_found, corpora, index_of
 from builders import assert_same, random_encoded, with_units
-from faulty import living
+from faulty import FaultyDisk, living
 from hplus import Budget, BudgetError, HPlus, InputError, Terms, texts, workers
-from hplus.errors import ModelMismatchError
+from hplus.errors import ModelMismatchError, StorageError
 from hplus.index import Index
 from hplus.search.searcher import Results
 from hplus.storage import compact
@@ -439,7 +440,8 @@ def test_other_metadata_cost_no_encoding(index: Index, encoded_texts: list[str])
     changed = [ROWS[0] | {"year": 1900, "tags": ["x"]}, ROWS[1]]
     with pytest.raises(InputError, match="'a' with other metadata; use update"):
         index.add(changed)
-    index.update(changed)
+    report = index.update(changed)
+    assert (report.metadata_changed, report.updated, report.unchanged) == (1, 0, 1)
     assert encoded_texts == []
     assert numbers(index) == known
     assert [hit.id for hit in index.search(QUERY, where="year < 2000")] == ["a"]
@@ -447,12 +449,6 @@ def test_other_metadata_cost_no_encoding(index: Index, encoded_texts: list[str])
     assert hit.metadata == {"year": 1900, "tags": ["x"]}
     index.update([{"id": "a", "text": TEXTS["a"]}])
     assert list(index.search(QUERY, where="year < 2000")) == []
-
-
-def test_the_last_metadata_of_one_update_count(index: Index) -> None:
-    index.add(ROWS)
-    index.update([ROWS[0] | {"year": 1900}, ROWS[0]])
-    assert [hit.id for hit in index.search(QUERY, where="year < 2000")] == []
 
 
 def test_another_text_under_a_known_id(index: Index, encoded_texts: list[str]) -> None:
@@ -473,49 +469,78 @@ def test_another_text_under_a_known_id(index: Index, encoded_texts: list[str]) -
     assert {hit.id: hit.text for hit in index.search(QUERY, k=20)} == found
 
 
-def test_an_id_twice_in_one_source(index: Index) -> None:
-    twice = [ROWS[0], ROWS[1], ROWS[0] | {"text": "heart failure"}]
-    with pytest.raises(InputError, match="two documents have the id 'a'"):
-        index.add(twice)
-    report = index.update(twice)
-    assert report.added == 2
-    assert {hit.id: hit.text for hit in index.search(QUERY)} == {
-        "a": "heart failure",
-        "b": TEXTS["b"],
-    }
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        1,
-        2,
-        3,
-    ],
-)
-def test_an_id_twice_in_any_steps_of_an_update(
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_an_id_twice_in_one_source(
     index: Index, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    """The last one counts, wherever the steps of the stream end."""
+    """Wherever the steps of the stream end; whether or not the index has the document already."""
     monkeypatch.setattr(texts, "STEP_TEXTS", steps)
-    index.add(ROWS[:2])
-    index.update(
-        [
-            {"id": "a", "text": "first"},
-            {"id": "c", "text": "second"},
-            {"id": "a", "text": "third"},
-            {"id": "c", "text": "fourth", "n": 1},
-            {"id": "c", "text": "fourth", "n": 2},
-            {"id": "b", "text": "fifth"},
-            ROWS[1],
-        ]
-    )
-    found = {hit.id: (hit.text, hit.metadata) for hit in index.search(QUERY)}
-    assert found == {
-        "a": ("third", {}),
-        "b": (ROWS[1]["text"], {"year": 2020}),
-        "c": ("fourth", {"n": 2}),
-    }
+    twice = [ROWS[0], ROWS[1], ROWS[0] | {"text": "heart failure"}, ROWS[2], ROWS[0]]
+    for change in (index.add, index.update):
+        with pytest.raises(InputError, match=r"documents\[2\]: the id 'a' repeats"):
+            change(twice)
+        assert {hit.id for hit in index.search(QUERY)} == {"a", "b"}
+    told: list[str] = []
+    report = index.update(twice, on_error="skip", report=told.append)
+    assert (report.added, report.updated, report.unchanged, report.skipped) == (1, 0, 2, 2)
+    assert [message.partition(":")[0] for message in told] == ["documents[2]", "documents[4]"]
+    found = {hit.id: hit.text for hit in index.search(QUERY)}
+    assert found == {id_: TEXTS[id_] for id_ in ("a", "b", "c")}
+
+
+def test_an_id_may_come_again_in_the_next_call(index: Index) -> None:
+    for year in (1, 2):
+        assert index.update([ROWS[0] | {"year": year}]).skipped == 0
+    assert index.search(QUERY)[0].metadata["year"] == 2
+
+
+def test_rows_without_ids_are_known_by_their_text(index: Index, encoded_texts: list[str]) -> None:
+    index.update(["heart failure", "type 2 diabetes"])
+    encoded_texts.clear()
+    report = index.update(["insulin", "heart failure", "type 2 diabetes", "heart failure"])
+    assert (report.added, report.updated, report.unchanged) == (2, 0, 2)
+    assert encoded_texts == ["insulin", "heart failure"]
+    assert sorted(hit.text for hit in index.search(QUERY, k=9)).count("heart failure") == 2
+
+
+def test_sync_deletes_what_the_source_does_not_have(index: Index) -> None:
+    index.add(ROWS)
+    asked: list[int] = []
+
+    def answer(count: int) -> bool:
+        asked.append(count)
+        return False
+
+    report = index.update(ROWS[2:], sync=answer)
+    assert (asked, report.absent, report.deleted, len(index)) == ([2], 2, 0, 6)
+    # Rows that could not be read may be those of documents.
+    report = index.update([*ROWS[2:], 5], sync=True, on_error="skip", report=lambda _: None)
+    assert (report.absent, report.deleted, len(index)) == (2, 0, 6)
+    with pytest.raises(InputError):
+        index.update([*ROWS[2:], 5], sync=True)
+    assert len(index) == 6
+    report = index.update([*ROWS[2:], {"id": "new", "text": "x"}], sync=True)
+    assert (report.added, report.absent, report.deleted) == (1, 2, 2)
+    assert {hit.id for hit in index.search(QUERY, k=9)} == {"c", "d", "e", "f", "new"}
+    assert index.update([*ROWS[2:], {"id": "new", "text": "x"}], sync=answer).absent == 0
+    assert asked == [2]
+    assert index.verify().problems == []
+
+
+def test_a_failed_deletion_changes_nothing(tmp_path: Path, tiny: HPlus) -> None:
+    disk = FaultyDisk(error=lambda _: OSError(errno.ENOSPC, "full"))
+    with Index.create(tmp_path / "index", tiny, disk=disk) as made:
+        made.add(ROWS)
+
+        def agreed(_: int) -> bool:
+            disk.stop = 0
+            disk.arm()
+            return True
+
+        with pytest.raises(StorageError):
+            made.update(ROWS[1:], sync=agreed)
+    with Index.open(tmp_path / "index") as opened:
+        assert len(opened) == 6
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, OSError])

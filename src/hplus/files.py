@@ -103,18 +103,22 @@ class Lines:
         self.stream = stream
         self.errors = errors
         self.number = 0
+        self._inside_line = False
 
     def __iter__(self) -> Lines:
         return self
 
     def __next__(self) -> str:
+        while self._inside_line:
+            rest = self.stream.readline(2**20)
+            self._inside_line = bool(rest) and not rest.endswith(b"\n")
         line = self.stream.readline(LINE_BYTES + 1)
         if not line:
             raise StopIteration
         self.number += 1
         if len(line) > LINE_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = self.stream.readline(2**20)
+            # Skipped only if the next line is wanted: of a gz file the rest may be endless.
+            self._inside_line = not line.endswith(b"\n")
             raise InputError(f"the line has more than {megabytes(LINE_BYTES)}")
         return decoded(line, first=self.number == 1, errors=self.errors)
 

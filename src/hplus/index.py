@@ -24,6 +24,7 @@ from hplus.storage.catalogue import Settings
 from hplus.storage.compact import compact
 from hplus.storage.create import create
 from hplus.storage.disk import Disk
+from hplus.storage.seen import Seen
 from hplus.storage.segment import Format, Segment
 from hplus.storage.snapshot import Snapshot
 from hplus.storage.stats import Stats, stats
@@ -236,10 +237,10 @@ class Index:
 
         Memory stays bounded. A document that the index has already, unchanged, costs nothing; the
         same id with another text is refused: see `update`. If it is interrupted, call it again.
-        on_error="skip" leaves out bad rows of the source and reports each to `report`. workers:
-        processes that share the encoding.
+        on_error="skip" leaves out bad rows of the source and those that repeat an id, and reports
+        each to `report`. workers: processes that share the encoding.
         """
-        return self._put(source, on_error, report, workers, progress, update=False)
+        return self._put(source, on_error, report, workers, progress)
 
     def update(
         self,
@@ -249,9 +250,15 @@ class Index:
         report: Callable[[str], None] | None = None,
         workers: int = 1,
         progress: bool = False,
+        sync: bool | Callable[[int], bool] = False,
     ) -> Report:
-        """Like `add`, but a document that the index has with another text is replaced."""
-        return self._put(source, on_error, report, workers, progress, update=True)
+        """Like `add`, but a document that the index has with another text is replaced.
+
+        sync: delete the documents that the source does not have; a function is given their number
+        and says whether. If rows were skipped, nothing is deleted: theirs would be, too.
+        """
+        agreed = (lambda _: True) if sync is True else sync or None
+        return self._put(source, on_error, report, workers, progress, update=True, sync=agreed)
 
     def _put(
         self,
@@ -261,25 +268,40 @@ class Index:
         workers: int,
         progress: bool,
         *,
-        update: bool,
+        update: bool = False,
+        sync: Callable[[int], bool] | None = None,
     ) -> Report:
         from hplus.workers import encode_steps
 
-        documents = sources.read(source, on_error=on_error, report=report)
+        skipped = 0
+
+        def skip(message: str) -> None:
+            nonlocal skipped
+            skipped += 1
+            if report is not None:
+                report(message)
+
         total = partial(sources.count, source)
         bar = show_progress("indexing", total, wanted=progress)
         model = self.model
         try:
-            with writer.open_writer(self.path, self._disk) as out, bar as shown:
-                encode = partial(
-                    encode_steps,
-                    model,
-                    budget=out.settings.budget,
-                    width=out.settings.width,
-                    workers=workers,
-                    advance=shown.advance,
+            with writer.open_writer(self.path, self._disk) as out:
+                seen = Seen(out.connection)
+                documents = sources.read(
+                    source, on_error=on_error, report=report and skip, is_new=seen.note
                 )
-                return out.put(documents, encode, update=update, advance=shown.advance)
+                with bar as shown:
+                    encode = partial(
+                        encode_steps,
+                        model,
+                        budget=out.settings.budget,
+                        width=out.settings.width,
+                        workers=workers,
+                        advance=shown.advance,
+                    )
+                    done = out.put(documents, encode, update=update, advance=shown.advance)
+                done = replace(done, skipped=skipped)
+                return done if sync is None else _synced(out, seen, done, sync)
         finally:
             self.refresh()
 
@@ -391,6 +413,15 @@ class Index:
         if self._model is None:
             return str(token)
         return self._model.checkpoint.backbone.tokenizer.token(token)
+
+
+def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], bool]) -> Report:
+    """Delete what the source does not have, if `sync` agrees."""
+    absent, deleted = seen.others(), 0
+    if absent and not done.skipped and sync(absent):
+        with out.change():
+            deleted = seen.delete_others()
+    return replace(done, absent=absent, deleted=deleted)
 
 
 def _check_widths(settings: Settings, width: int, global_width: int, whose: str) -> None:

@@ -45,8 +45,10 @@ def in_steps(texts: Iterable[str]) -> Iterator[list[str]]:
     return steps_of(texts, len)
 
 
-def steps_of(items: Iterable[Item], characters: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """The same for anything whose text has `characters(item)` characters."""
+def steps_of(
+    items: Iterable[Item], characters: Callable[[Item], int], most: int = STEP_CHARACTERS
+) -> Iterator[list[Item]]:
+    """The same for anything whose text has `characters(item)` characters, `most` per step."""
     step: list[Item] = []
     size = 0
     source = iter(items)
@@ -62,7 +64,7 @@ def steps_of(items: Iterable[Item], characters: Callable[[Item], int]) -> Iterat
             raise
         step.append(item)
         size += characters(item)
-        if size >= STEP_CHARACTERS or len(step) >= STEP_TEXTS:
+        if size >= most or len(step) >= STEP_TEXTS:
             yield step
             step, size = [], 0
     if step:

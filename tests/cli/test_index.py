@@ -6,14 +6,19 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hplus import HPlus, Index, texts, workers
+from hplus import index as index_module
+from hplus.sources import read as sources
+from hplus.sources.document import Document
+from hplus.storage import writer
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -66,6 +71,7 @@ def test_workers_share_the_encoding(
     run: Run, notes: Path, tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(texts, "STEP_TEXTS", 1)
+    monkeypatch.setattr(writer, "CONFIRM_SECONDS", float("inf"))
     started = []
 
     class Pool(ProcessPoolExecutor):
@@ -92,10 +98,122 @@ def test_a_missing_source_makes_no_index(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "out.hplus").exists()
 
 
-def test_settings_of_an_index_are_fixed(run: Run, notes: Path, index: Path) -> None:
-    code, _, err = run("index", notes, index, "--budget", "4")
-    assert code == 2
-    assert "hplus compact" in err
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--budget", "4"), "--budget: merge to 4 units requested, but"),
+        (("--budget", "4", "--policy", "drop"), "--budget: drop to 4 units requested, but"),
+        (("--width", "64"), "--width: 64 requested, but"),
+        (("--global-width", "64"), "--global-width: 64 requested, but"),
+        (("--format", "f32"), "--format: f32 requested, but"),
+        (("--policy", "merge"), "--policy merge needs a --budget"),
+    ],
+)
+def test_options_that_contradict_an_index_are_refused(
+    run: Run, notes: Path, index: Path, options: tuple[str, ...], said: str
+) -> None:
+    write(notes, [{"_id": "new", "text": "a new document"}])
+    code, out, err = run("index", notes, index, *options)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(Index.open(index)) == 3
+
+
+def test_the_same_command_continues(run: Run, notes: Path, tmp_path: Path) -> None:
+    command = ("index", notes, tmp_path / "out.hplus", "--budget", "4", "--width", "64")
+    command += ("--global-width", "128", "--format", "f16")
+    assert "3 added" in run(*command)[1]
+    code, out, err = run(*command)
+    assert (code, err) == (0, "")
+    assert "0 added, 0 replaced, 3 unchanged" in out
+
+
+def test_ctrl_c_says_what_was_kept(
+    run: Run, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.hplus"
+    monkeypatch.setattr(texts, "STEP_TEXTS", 1)
+
+    def interrupted(source: str, **options: Any) -> Iterator[Document]:
+        for i, document in enumerate(sources.read(source, **options)):
+            if i == 2:
+                raise KeyboardInterrupt
+            yield document
+
+    monkeypatch.setattr(index_module, "sources", SimpleNamespace(read=interrupted, count=len))
+    code, out, err = run("index", notes, target)
+    assert (code, out) == (130, "")
+    assert err == (
+        f"interrupted: 2 new documents kept, {target} has 2; run the same command again to "
+        "continue\n"
+    )
+    monkeypatch.undo()
+    assert "1 added, 0 replaced, 2 unchanged" in run("index", notes, target)[1]
+
+
+def test_an_id_that_repeats_stops_or_is_counted(run: Run, notes: Path, tmp_path: Path) -> None:
+    write(notes, [*NOTES, {"_id": "a", "text": "another text"}])
+    said = f"{notes}:4: the id 'a' repeats; ids must differ\n"
+    code, out, err = run("index", notes, tmp_path / "stop.hplus")
+    assert (code, out, err) == (2, "", f"error: {said}")
+    assert len(Index.open(tmp_path / "stop.hplus")) == 3
+    code, out, err = run("index", notes, tmp_path / "skip.hplus", "--on-error", "skip")
+    assert (code, err) == (0, f"skipped: {said}")
+    assert "3 added, 0 replaced, 0 unchanged, 1 row skipped; 3 documents" in out
+
+
+def test_new_metadata_are_counted_as_such(run: Run, notes: Path, index: Path) -> None:
+    write(notes, [{**NOTES[0], "year": 1900}, *NOTES[1:]])
+    out = run("index", notes, index)[1]
+    assert "0 added, 0 replaced, 1 with new metadata, 2 unchanged; 3 documents" in out
+
+
+def test_what_the_source_no_longer_has(run: Run, notes: Path, index: Path) -> None:
+    write(notes, NOTES[:1])
+    hint = (
+        f"2 documents of the index are not in {notes}; --sync deletes what the source does not have"
+    )
+    code, out, err = run("index", notes, index)
+    assert (code, err) == (0, "")
+    assert hint in out
+    assert len(Index.open(index)) == 3
+    assert json.loads(run("index", notes, index, "--json")[1])["absent"] == 2
+    code, out, err = run("index", notes, index, "--sync", "--yes")
+    assert (code, err) == (0, "")
+    assert "0 added, 0 replaced, 1 unchanged, 2 deleted; 1 document\n" in out
+    assert "not in" not in out
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 1), ("n\n", 3), ("", 3)])
+def test_sync_asks(
+    run: Run, notes: Path, index: Path, answer: str, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(notes, NOTES[:1])
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    _, _, err = run("index", notes, index, "--sync")
+    assert f"delete 2 documents of {index} that {notes} does not have?" in err
+    assert len(Index.open(index)) == left
+
+
+def test_sync_needs_an_answer(run: Run, notes: Path, tmp_path: Path) -> None:
+    for options, said in (
+        (("--sync",), "nobody can answer here; add --yes"),
+        (("--yes",), "--yes answers the question of --sync"),
+    ):
+        code, out, err = run("index", notes, tmp_path / "out.hplus", *options)
+        assert (code, out) == (2, "")
+        assert said in err
+    assert not (tmp_path / "out.hplus").exists()
+
+
+def test_sync_with_skipped_rows_deletes_nothing(run: Run, notes: Path, index: Path) -> None:
+    notes.write_text(json.dumps(NOTES[0]) + "\n{\n")
+    options = ("--sync", "--yes", "--on-error", "skip")
+    out = run("index", notes, index, *options)[1]
+    assert f"2 documents of the index are not in {notes}; nothing was deleted, because rows" in out
+    assert len(Index.open(index)) == 3
 
 
 def test_bad_rows_stop_or_are_skipped(run: Run, notes: Path, tmp_path: Path) -> None:

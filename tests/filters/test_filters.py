@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hplus.errors import FilterError, InputError
 from hplus.filters import ast as filters
+from hplus.filters import sql
 from hplus.filters.ast import (
     ID,
     And,
@@ -145,6 +146,66 @@ def test_one_comparison(name: str, sign: str, value: Any, held: Any) -> None:
     passes(comparable(Field((name,)), sign, value), {name: held})
     passes(comparable(Field(("a", name)), sign, value), {"a": {name: held}})
     passes(In(Field((name,)), (value, "else", 7, True)), {name: held})
+
+
+@some
+@given(trees, st.lists(st.tuples(texts, metadatas), min_size=1, max_size=4))
+def test_python_finds_what_the_reference_finds(
+    filter: Filter, documents: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """With as many comparisons more as make Python decide about the whole filter."""
+    always = Or((Exists(ID), *[Exists(Field(("a",)))] * (sql.QUICK + 1)))
+    whole = And((always, filter))
+    assert compile(whole)[0] == "hplus_matches(id, metadata, ?)"
+    connection = database()
+    rows = [(id, json.dumps(held)) for id, held in documents]
+    connection.executemany("INSERT INTO documents VALUES (?, ?)", rows)
+    expected = [i for i, (id, held) in enumerate(documents, start=1) if matches(filter, id, held)]
+    assert chosen(connection, whole) == expected
+    connection.close()
+
+
+@pytest.mark.parametrize("comparisons", [1, 8, 9, 400])
+def test_metadata_are_decoded_a_few_times_whatever_the_comparisons(
+    comparisons: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[str] = []
+    loads = json.loads
+
+    def counting(text: str) -> Any:
+        decoded.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counting)
+    connection = database()
+    rows = [json.dumps({"a": [i], "b": {"c": i}}) for i in range(20)]
+    connection.executemany("INSERT INTO documents VALUES ('d', ?)", [(row,) for row in rows])
+    for field in ("a", "b.c"):
+        filter = parse(" or ".join(f"{field} = {20 - i}" for i in range(comparisons)))
+        statement, bound = compile(filter)
+        assert statement.count("metadata") <= 5 * sql.QUICK  # each may be decoded by SQLite
+        found = connection.execute(f"SELECT rowid FROM documents WHERE {statement}", bound)
+        expected = [i for i, row in enumerate(rows, 1) if matches(filter, "d", loads(row))]
+        assert [row for (row,) in found] == expected
+        assert max(map(decoded.count, rows)) <= 1
+        decoded.clear()
+    connection.close()
+
+
+def test_many_values_are_hashed_not_compared() -> None:
+    class Number(int):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Number.compared += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    filter = In(Field(("a",)), tuple(map(Number, range(1000))))
+    for value, expected in ((999, True), (999.0, True), (1000, False), (True, False), ("1", False)):
+        assert matches(filter, "d", {"a": [value, {}]}) is expected
+    assert Number.compared < 100
 
 
 def test_every_odd_value_against_every_other() -> None:

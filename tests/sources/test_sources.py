@@ -10,26 +10,30 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.dataset import dataset
 
 from hplus import files
 from hplus.errors import HPlusError, InputError, MissingExtraError
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.sources import folders as source_texts
 from hplus.sources import tables as source_tables
-from hplus.sources.document import Document
+from hplus.sources.document import Document, id_of_text
 from hplus.sources.read import count, read
 
 ROWS = [
@@ -40,8 +44,13 @@ ROWS = [
 DOCUMENTS = [
     Document("a", "Diabetes type 2", {"year": 2021, "title": "Diabetes"}),
     Document("7", "heart failure", {"year": 2019, "tags": ["x"]}),
-    Document("3", "no id"),
+    Document(id_of_text("no id"), "no id"),
 ]
+
+
+def unnamed(text: str, **metadata: Any) -> Document:
+    """A document whose row has no id."""
+    return Document(id_of_text(text), text, metadata)
 
 
 def json_lines(rows: list[Any]) -> str:
@@ -89,7 +98,7 @@ def test_gz_is_recognised_by_content(tmp_path: Path) -> None:
 
 def test_blank_lines_count_but_are_no_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "d.jsonl", '\ufeff{"text": "a"}\r\n\r\n  \n{"text": "b"}')
-    assert list(read(path)) == [Document("1", "a"), Document("4", "b")]
+    assert list(read(path)) == [unnamed("a"), unnamed("b")]
     assert list(read(write(tmp_path / "empty.jsonl", ""))) == []
 
 
@@ -195,12 +204,12 @@ def test_bad_lines(tmp_path: Path, name: str, line: str | bytes, said: str) -> N
     bad = line.encode() if isinstance(line, str) else line
     path = write(tmp_path / name, b'{"text": "a"}\n' + bad + b'\n{"text": "b"}\n')
     assert problem(path) == f"{path}:2: {said}"
-    assert skipping(path) == ([Document("1", "a"), Document("3", "b")], [f"{path}:2: {said}"])
+    assert skipping(path) == ([unnamed("a"), unnamed("b")], [f"{path}:2: {said}"])
 
 
 def test_what_precedes_a_bad_line_is_kept(tmp_path: Path) -> None:
     documents = read(write(tmp_path / "d.jsonl", '{"text": "a"}\n?\n'))
-    assert next(documents) == Document("1", "a")
+    assert next(documents) == unnamed("a")
     with pytest.raises(InputError):
         next(documents)
 
@@ -216,10 +225,39 @@ def test_a_line_too_long_is_refused_without_being_read(
     documents, told = skipping(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [document.id for document in documents] == ["1", "3"]
+    assert [len(document.text) for document in documents] == [2**20 - 13, 1]
     assert told == [f"{path}:2: the line has more than 1 MB"]
     assert peak < 8 * 2**20
     assert problem(path) == f"{path}:2: the line has more than 1 MB"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.jsonl.gz", b'{"text": "' + b"a" * 10_000_000),
+        ("d.csv.gz", b"text\n" + b"a" * 10_000_000),
+        ("d.csv.gz", b"text\n" + b'"\n",' * 2_000_000),
+        ("d.txt.gz", b"a" * 10_000_000),
+    ],
+)
+def test_a_text_that_unpacks_to_too_much_is_not_read_to_its_end(
+    tmp_path: Path, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / name, content)
+    for module in (files, source_tables, source_texts):
+        monkeypatch.setattr(module, "LINE_BYTES", 100_000)
+    read_bytes = 0
+
+    class Watched(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            nonlocal read_bytes
+            data = super().read(size)
+            read_bytes += len(data)
+            return data
+
+    monkeypatch.setattr(gzip, "GzipFile", Watched)
+    assert "has more than 100000 bytes" in problem(path)
+    assert 100_000 < read_bytes < 1_000_000
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
@@ -253,9 +291,14 @@ def test_tables(tmp_path: Path, name: str, mark: str) -> None:
     ]
 
 
-def test_rows_without_an_id_are_called_by_their_first_line(tmp_path: Path) -> None:
+def test_rows_without_an_id_are_known_by_their_text(tmp_path: Path) -> None:
     path = write(tmp_path / "d.csv", 'text,n\n"a\nb",1\nc,2\n')
-    assert list(read(path)) == [Document("2", "a\nb", {"n": 1}), Document("4", "c", {"n": 2})]
+    assert list(read(path)) == [unnamed("a\nb", n=1), unnamed("c", n=2)]
+    path = write(tmp_path / "d.csv", 'text,n\nnew,0\nc,3\n"a\nb",1\n')
+    assert list(read(path)) == [unnamed("new", n=0), unnamed("c", n=3), unnamed("a\nb", n=1)]
+    # The title is a part of the text; these two are the reference that stored ids are held to.
+    (document,) = read([{"title": "type 2", "text": "diabetes"}])
+    assert document.id == "2ae3516c38a3e6b3"
 
 
 def test_two_columns_of_ids(tmp_path: Path) -> None:
@@ -290,23 +333,25 @@ def test_python_numbers_come_back_from_cells(number: int | float) -> None:
 
 
 BAD_TABLES: list[tuple[str | bytes, str, list[str]]] = [
-    ("text,n\na\nb,2\n", "2: the row has 1 fields, the header has 2", ["3"]),
-    ("text,n\na,1,1\nb,2\n", "2: the row has 3 fields, the header has 2", ["3"]),
-    ("id,text\n,a\nx,b\n", "2: the id is empty", ["x"]),
-    ('text\n"a"b\nc\n', "2: not CSV: ',' expected after '\"'", ["3"]),
-    ('text\na\n"b\nc\n', "3: not CSV: unexpected end of data", ["2"]),
-    (b"text\n\xff\nc\n", "2: field 1 is not UTF-8", ["3"]),
-    (b'n,text\n1,"a\n\xff\nb"\n2,c\n', "2: field 2 is not UTF-8", ["5"]),
+    ("text,n\na\nb,2\n", "2: the row has 1 fields, the header has 2", ["b"]),
+    ("text,n\na,1,1\nb,2\n", "2: the row has 3 fields, the header has 2", ["b"]),
+    ("id,text\n,a\nx,b\n", "2: the id is empty", ["b"]),
+    ('text\n"a"b\nc\n', "2: not CSV: ',' expected after '\"'", ["c"]),
+    ('text\na\n"b\nc\n', "3: not CSV: unexpected end of data", ["a"]),
+    (b"text\n\xff\nc\n", "2: field 1 is not UTF-8", ["c"]),
+    (b'n,text\n1,"a\n\xff\nb"\n2,c\n', "2: field 2 is not UTF-8", ["c"]),
 ]
 
 
-@pytest.mark.parametrize(("content", "said", "ids"), BAD_TABLES, ids=[row[1] for row in BAD_TABLES])
-def test_bad_rows(tmp_path: Path, content: str | bytes, said: str, ids: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("content", "said", "texts"), BAD_TABLES, ids=[row[1] for row in BAD_TABLES]
+)
+def test_bad_rows(tmp_path: Path, content: str | bytes, said: str, texts: list[str]) -> None:
     path = write(tmp_path / "d.csv", content)
     assert problem(path) == f"{path}:{said}"
     documents, told = skipping(path)
     assert told[0] == f"{path}:{said}"
-    assert [document.id for document in documents] == ids
+    assert [document.text for document in documents] == texts
 
 
 @pytest.mark.parametrize(
@@ -330,11 +375,15 @@ def test_a_bad_header_always_stops(tmp_path: Path, content: str | bytes, said: s
 def test_long_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "word " * 100_000
     path = write(tmp_path / "d.csv", f'text\n"{text}"\n')
-    assert list(read(path)) == [Document("2", text.strip())]
+    assert list(read(path)) == [unnamed(text.strip())]
     before = csv.field_size_limit(1000)
     monkeypatch.setattr(source_tables, "LINE_BYTES", 2000)
     path = write(tmp_path / "e.csv", 'text\n"' + "a\n" * 1500 + '"\nb\n')
-    assert problem(path) == f"{path}:2: not CSV: field larger than field limit (2000)"
+    assert problem(path) == f"{path}:2: the row has more than 2000 bytes"
+    path = write(tmp_path / "f.csv", "text,n\n" + '"\n",' * 1500 + '"\n"\n')
+    assert problem(path) == f"{path}:2: the row has more than 2000 bytes"
+    path = write(tmp_path / "g.csv", f"text\n{'a' * 1999}\n{'b' * 1999}\n")
+    assert [len(document.text) for document in read(path)] == [1999, 1999]
     csv.field_size_limit(before)
 
 
@@ -379,7 +428,7 @@ def test_parquet(tmp_path: Path) -> None:
 def test_parquet_row_groups_and_ids(tmp_path: Path) -> None:
     texts = [f"text {i}" for i in range(3000)]
     path = parquet_file(tmp_path / "d.parquet", {"text": texts}, row_group_size=700)
-    assert list(read(path)) == [Document(str(i + 1), text) for i, text in enumerate(texts)]
+    assert list(read(path)) == [unnamed(text) for text in texts]
 
 
 def test_parquet_mistakes(tmp_path: Path) -> None:
@@ -549,22 +598,22 @@ def test_titles_of_markdown(tmp_path: Path, text: str, title: str | None) -> Non
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     from_input(monkeypatch, "\n  \n" + json_lines(ROWS))
-    assert list(read("-")) == [*DOCUMENTS[:2], Document("5", "no id")]
+    assert list(read("-")) == DOCUMENTS
     from_input(monkeypatch, "\nfirst line\r\n\n {\n")
-    assert list(read("-")) == [Document("2", "first line"), Document("4", "{")]
+    assert list(read("-")) == [unnamed("first line"), unnamed("{")]
     from_input(monkeypatch, gzip.compress(b"zipped\n"))
-    assert list(read("-")) == [Document("1", "zipped")]
+    assert list(read("-")) == [unnamed("zipped")]
     from_input(monkeypatch, "")
     assert list(read("-")) == []
     from_input(monkeypatch, b"good\n\xff\nbetter\n")
     assert skipping("-") == (
-        [Document("1", "good"), Document("3", "better")],
+        [unnamed("good"), unnamed("better")],
         ["standard input:2: not UTF-8 (invalid start byte at byte 1)"],
     )
     from_input(monkeypatch, gzip.compress(b"zipped\n")[:-4])
     assert problem("-").startswith("standard input is damaged: Compressed file ended before")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"in memory")))
-    assert list(read("-")) == [Document("1", "in memory")]
+    assert list(read("-")) == [unnamed("in memory")]
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="standard input is closed"):
         read("-")
@@ -589,13 +638,13 @@ def test_python_iterables() -> None:
         "",
     ]
     expected = [
-        Document("0", "a text"),
-        Document("1", "b"),
+        unnamed("a text"),
+        unnamed("b"),
         Document("x", "c"),
         Document("5", "d"),
         Document("y", " e "),
         Document("1", ""),
-        Document("6", ""),
+        unnamed(""),
     ]
     assert list(read(items)) == expected
     assert list(read(iter(items))) == expected
@@ -609,7 +658,7 @@ def test_iterables_are_read_lazily() -> None:
             yield "text"
 
     documents = read(endless())
-    assert [next(documents).id for _ in range(3)] == ["0", "1", "2"]
+    assert [next(documents).text for _ in range(3)] == ["text"] * 3
 
 
 def test_errors_of_the_iterable_are_its_own() -> None:
@@ -638,7 +687,17 @@ def test_errors_of_the_iterable_are_its_own() -> None:
 )
 def test_bad_items(item: object, said: str) -> None:
     assert problem(["good", item]) == f"documents[1]: {said}"
-    assert skipping([item, "good"]) == ([Document("1", "good")], [f"documents[0]: {said}"])
+    assert skipping([item, "good"]) == ([unnamed("good")], [f"documents[0]: {said}"])
+
+
+class Columns:
+    """As much of a table as iterates over the names of its columns."""
+
+    def keys(self) -> list[str]:
+        return ["id", "text"]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
 
 
 @pytest.mark.parametrize(
@@ -648,6 +707,8 @@ def test_bad_items(item: object, said: str) -> None:
         (None, "expected a file, a folder, - or a list of documents, got NoneType"),
         ({"text": "a"}, "got dict; put it in brackets"),
         (b"text", "got bytes; put it in brackets"),
+        (MappingProxyType({}), "got mappingproxy, which iterates over its keys; give its rows"),
+        (Columns(), "got Columns, which iterates over its keys; give its rows"),
         (Document("a", "b"), "got Document; put it in brackets"),
     ],
 )
@@ -655,6 +716,151 @@ def test_not_a_source(source: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         read(source)
     assert str(caught.value).endswith(said)
+
+
+TABLE = {
+    "id": ["a", "b", "c"],
+    "text": ["one", "two", "three"],
+    "year": [2020, None, 2022],
+    "on": [datetime.datetime(2020, 1, 2), None, datetime.datetime(2021, 1, 1)],
+    "tags": [["x", "y"], [], None],
+}
+OF_TABLE = [
+    Document("a", "one", {"year": 2020, "on": "2020-01-02T00:00:00", "tags": ["x", "y"]}),
+    Document("b", "two", {"tags": []}),
+    Document("c", "three", {"year": 2022, "on": "2021-01-01T00:00:00"}),
+]
+
+
+class Polars:
+    """What polars has; it is not among our dependencies."""
+
+    schema = columns = tuple(TABLE)
+
+    def iter_rows(self, *, named: bool) -> Iterator[dict[str, Any]]:
+        assert named
+        return (dict(zip(TABLE, row, strict=True)) for row in zip(*TABLE.values(), strict=True))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(TABLE.values())
+
+
+class Dataset:
+    """What Hugging Face's datasets have: rows that are dicts, no keys."""
+
+    column_names = tuple(TABLE)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        rows = pa.table(TABLE).drop_columns(["on", "tags", "year"]).to_pylist()
+        return iter(rows)
+
+
+def test_tables_in_memory_are_read_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, arrow = pd.DataFrame(TABLE), pa.table(TABLE)
+    assert list(read(frame)) == OF_TABLE
+    assert list(read(frame.set_index("id"))) == OF_TABLE
+    for source in (arrow, arrow.to_batches()[0], arrow.to_reader(), dataset(arrow), Polars()):
+        assert list(read(source)) == OF_TABLE
+    assert list(read(Dataset())) == [Document(one.id, one.text) for one in OF_TABLE]
+    assert list(read(row for row in arrow.to_pylist()[1:2])) == [
+        Document("b", "two", {"year": None, "on": None, "tags": []})
+    ]
+    assert list(read(frame["text"])) == [unnamed(text) for text in TABLE["text"]]
+    assert count(frame) == count(arrow) == 3
+    monkeypatch.setattr(source_tables, "BATCH", 2)
+    assert list(read(frame)) == list(read(arrow)) == OF_TABLE
+
+
+def test_mistakes_of_tables_in_memory() -> None:
+    for source in (pd.DataFrame({"id": [1]}), pa.table({"id": [1]})):
+        name = type(source).__name__
+        assert problem(source) == f"the {name} has no column 'text'; its columns are 'id'"
+    frame = pd.DataFrame([["a", "b", "c"]], columns=["text", "x", "x"])
+    assert problem(frame) == "the DataFrame has two columns called 'x'"
+    frame = pd.DataFrame({"text": ["a", None, "c"]})
+    documents, told = skipping(frame)
+    assert [document.text for document in documents] == ["a", "c"]
+    assert told == ['documents[1]: no "text" field']
+    assert problem(pd.DataFrame({"text": ["a"], 5: [1]})).endswith("has the key 5, expected str")
+
+
+# Ids that repeat
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("d.jsonl", json_lines([{"id": one, "text": one} for one in "aba"]), "3"),
+        ("d.csv", 'id,text\na,"one\ntwo"\nb,x\na,y\n', "5"),
+    ],
+)
+def test_an_id_that_repeats_is_a_bad_row(
+    tmp_path: Path, name: str, content: str, place: str
+) -> None:
+    path = write(tmp_path / name, content)
+    said = f"{path}:{place}: the id 'a' repeats; ids must differ"
+    with pytest.raises(InputError, match=re.escape(said)):
+        list(read(path, is_new=noting()))
+    told: list[str] = []
+    documents = read(path, on_error="skip", report=told.append, is_new=noting())
+    assert [document.id for document in documents] == ["a", "b"]
+    assert told == [said]
+
+
+def test_equal_texts_without_ids_are_numbered() -> None:
+    rows: list[Any] = ["x", {"text": "x", "n": 1}, "y", "x", {"id": id_of_text("x"), "text": "z"}]
+    told: list[str] = []
+    documents = list(read(rows, on_error="skip", report=told.append, is_new=noting()))
+    name = id_of_text("x")
+    assert [document.id for document in documents] == [
+        name,
+        f"{name}-2",
+        id_of_text("y"),
+        f"{name}-3",
+    ]
+    assert told == [f"documents[4]: the id {name!r} repeats; ids must differ"]
+
+
+def test_many_equal_texts_take_two_questions_each() -> None:
+    asked: list[str] = []
+    is_new = noting()
+
+    def counting(id: str) -> bool:
+        asked.append(id)
+        return is_new(id)
+
+    assert len(list(read(["n/a"] * 1000, is_new=counting))) == 1000
+    assert len(asked) == 1 + 2 * 999
+
+
+def noting() -> Callable[[str], bool]:
+    """The plain reference of `storage.seen`."""
+    seen: set[str] = set()
+
+    def is_new(id: str) -> bool:
+        new = id not in seen
+        seen.add(id)
+        return new
+
+    return is_new
+
+
+class Compared(str):
+    """A text that counts how often it is compared."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_columns_of_a_table_are_compared_a_few_times_each() -> None:
+    columns = [Compared(f"c{i}") for i in range(2000)]
+    source_tables._check_columns("d.csv", [*columns, "text"])
+    assert Compared.times < 10 * len(columns)
 
 
 def test_options_are_checked_at_once() -> None:

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hplus import files
 from hplus.errors import TermsError
 from hplus.types import Bool, Tokens, offsets_of
+from hplus.units import terms as module
 from hplus.units.terms import Terms, fold, override, read_terms
 
 INVISIBLE = "\u00ad\u200b\u200d\ufeff\ufe0f"
@@ -273,6 +275,30 @@ def test_read_says_what_is_wrong_and_where(tmp_path: Path, data: bytes, message:
     with pytest.raises(TermsError, match=message) as error:
         read_terms(path)
     assert str(path) in str(error.value)
+
+
+def test_a_file_that_unpacks_to_too_much_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "terms.gz"
+    monkeypatch.setattr(files, "LINE_BYTES", 10_000)
+    monkeypatch.setattr(module, "FILE_BYTES", 10_000)
+    read: list[bytes] = []
+
+    class Watched(gzip.GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            read.append(super().read(size))
+            return read[-1]
+
+    monkeypatch.setattr(gzip, "GzipFile", Watched)
+    for content in (b"a" * 10_000_000, b"one term\n" * 1_000_000, b"\n" * 10_000_000):
+        path.write_bytes(gzip.compress(content))
+        read.clear()
+        with pytest.raises(TermsError, match="has more than 10000 bytes"):
+            Terms.read(path)
+        assert 0 < sum(map(len, read)) < 1_000_000
+    path.write_bytes(gzip.compress(b"one term\n" * 1_000))
+    assert len(Terms.read(path)) == 1
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:

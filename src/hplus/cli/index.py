@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hplus.index import Index
     from hplus.storage.stats import Stats
     from hplus.storage.writer import Report
+    from hplus.units.select import Budget
 
 INDEX_EXAMPLE = "Example: hplus index notes.jsonl notes.hplus"
 DELETE_EXAMPLE = "Example: hplus delete notes.hplus doc-17"
@@ -79,9 +80,13 @@ def index(
         int | None, typer.Option("--global-width", min=1, help="Width of the global vectors.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="How vectors are stored.")
-    ] = Format.int8,
+        Format | None, typer.Option("--format", help="How vectors are stored; int8 by default.")
+    ] = None,
     workers: Workers = 1,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Delete what the source no longer has; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --sync: do not ask.")] = False,
     json_: Json = False,
 ) -> None:
     """Index documents, or bring an index up to date; after an interruption, run it again.
@@ -93,41 +98,101 @@ def index(
 
     if source != "-" and not Path(source).exists():  # before an empty index is created
         raise InputError(f"{source} is missing; give a file, a folder, or - for input")
+    if yes and not sync:
+        raise InputError("--yes answers the question of --sync; give both, or neither")
+    if sync and not yes and (source == "-" or sys.stdin is None or not sys.stdin.isatty()):
+        raise InputError("--sync asks before it deletes, and nobody can answer here; add --yes")
     hplus = load(model, device, terms)
+    wanted = budget_of(budget, policy)
     if (folder / CATALOGUE).exists():
-        given = (budget, policy, width, global_width)
-        if any(option is not None for option in given):
-            raise InputError(f"{folder} exists: its budget and widths are fixed; see hplus compact")
         made = Index.open(folder, model=hplus)
+        _check_settings(made, wanted, width, global_width, format_)
     else:
         made = Index.create(
             folder,
             hplus,
-            budget=budget_of(budget, policy),
+            budget=wanted,
             width=width,
             global_width=global_width,
-            format=format_.value,
+            format=(format_ or Format.int8).value,
         )
+
+    def delete_absent(count: int) -> bool:
+        question = f"delete {_counted(count, 'document')} of {folder} that {source} does not have?"
+        return sync and (yes or typer.confirm(question, err=True))
+
     with made as opened:
-        report = opened.update(
-            source,
-            on_error=on_error.value,
-            report=lambda message: print(f"skipped: {message}", file=sys.stderr),
-            workers=workers,
-            progress=True,
-        )
+        before = len(opened)
+        try:
+            report = opened.update(
+                source,
+                on_error=on_error.value,
+                report=lambda message: print(f"skipped: {message}", file=sys.stderr),
+                workers=workers,
+                progress=True,
+                sync=delete_absent,
+            )
+        except KeyboardInterrupt:
+            print(
+                f"interrupted: {_counted(len(opened) - before, 'new document')} kept, {folder} has "
+                f"{len(opened):,}; run the same command again to continue",
+                file=sys.stderr,
+            )
+            raise typer.Exit(130) from None
         if opened.stats().segments > 8:
             opened.compact(progress=True)
         if json_:
             print(json.dumps(asdict(report) | {"documents": len(opened)}))
             return
-        _print_report(report, opened)
+        _print_report(report, opened, source, sync=sync)
 
 
-def _print_report(report: Report, made: Index) -> None:
+def _check_settings(
+    made: Index,
+    budget: Budget | int | None,
+    width: int | None,
+    global_width: int | None,
+    format_: Format | None,
+) -> None:
+    """Refuse options that contradict the index."""
+    kept = made.settings
+    if isinstance(budget, int):
+        budget = replace(made.model.recipe.document_budget, count=budget, share=None)
+    options = {
+        "--budget": (budget, kept.budget),
+        "--width": (width, kept.width),
+        "--global-width": (global_width, kept.global_width),
+        "--format": (format_ and format_.value, kept.format),
+    }
+    for option, (wanted, has) in options.items():
+        if wanted is not None and wanted != has:
+            raise InputError(
+                f"{option}: {wanted} requested, but {made.path} has {has}; leave the option out, "
+                "index into a new folder, or see hplus compact"
+            )
+
+
+def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> None:
     out = console()
-    changes = f"{report.added:,} added, {report.updated:,} replaced, {report.unchanged:,} unchanged"
-    out.print(f"{made.path}: {changes}; {_counted(len(made), 'document')}")
+    changes = [f"{report.added:,} added", f"{report.updated:,} replaced"]
+    if report.metadata_changed:
+        changes.append(f"{report.metadata_changed:,} with new metadata")
+    changes.append(f"{report.unchanged:,} unchanged")
+    if report.skipped:
+        changes.append(f"{_counted(report.skipped, 'row')} skipped")
+    if report.deleted:
+        changes.append(f"{report.deleted:,} deleted")
+    out.print(f"{made.path}: {', '.join(changes)}; {_counted(len(made), 'document')}")
+    if report.absent > report.deleted:
+        if not sync:
+            hint = "--sync deletes what the source does not have"
+        elif report.skipped:
+            hint = "nothing was deleted, because rows were skipped"
+        else:
+            hint = "nothing was deleted"
+        verb = "is" if report.absent == 1 else "are"
+        absent = f"{_counted(report.absent, 'document')} of the index {verb} not in {source}"
+        out.print(f"{absent}; {hint}")
     if not report.tokens:
         return
     lost = report.cut_tokens / (report.tokens + report.cut_tokens)

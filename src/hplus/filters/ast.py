@@ -34,6 +34,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from hplus.errors import FilterError
@@ -115,6 +116,11 @@ class In:
         for value in self.values:
             check_value(self.field, value)
         _check_size(self)
+
+    @cached_property
+    def known(self) -> frozenset[tuple[str, Value]]:
+        """The values with their kinds, to be found at once: there may be thousands."""
+        return frozenset((kind_of(value), value) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -238,8 +244,9 @@ def holds(leaf: Leaf, values: list[Any]) -> bool:
             return bool(values)
         case Contains(text=text):
             return any(isinstance(value, str) and contains_text(value, text) for value in values)
-        case In(values=wanted):
-            return any(_equal(value, one) for value in values for one in wanted)
+        case In():
+            comparable = ((kind_of(value), value) for value in values)
+            return any(kind != "object" and (kind, one) in leaf.known for kind, one in comparable)
         case Compare(operator="=", value=wanted):
             return any(_equal(value, wanted) for value in values)
         case Compare(operator="!=", value=wanted):

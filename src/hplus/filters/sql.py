@@ -2,10 +2,13 @@
 
 Metadata is an object as `json.dumps` writes it. SQLite's own JSON functions decide where they are
 exact: texts, booleans and 64-bit integers in metadata without a backslash (they end a text at NUL,
-compare escaped keys as written, and round numbers in their own way). Python decides the rest as
-`ast.matches` does, in the same expression: lists, floats, rows with a backslash. A comparison takes
+compare escaped keys as written, and round numbers in their own way). Python decides the rest by
+`ast.matches`, in the same expression: lists, floats, rows with a backslash. A comparison takes
 1 to 3 microseconds per document in SQLite and 8 to 15 in Python;
 `json.dumps(…, ensure_ascii=False)` keeps backslashes rare.
+
+Each comparison in SQLite decodes the metadata again. A filter of more than `QUICK` comparisons is
+therefore one call of Python, which decodes them once.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from typing import Any, TypeAlias
 from hplus.errors import FilterError
 from hplus.filters.ast import (
     ID,
-    LEAVES,
     ORDER,
     And,
     Compare,
@@ -33,25 +35,24 @@ from hplus.filters.ast import (
     Or,
     Value,
     contains_text,
-    holds,
     kind_of,
-    values_at,
+    matches,
 )
 
+QUICK = 8
+"""Comparisons of metadata that SQLite may decide, at most."""
 Bound: TypeAlias = str | float | int
 
 
 def register(connection: sqlite3.Connection) -> None:
     """Give the connection the two functions that compiled filters call."""
-    parsed = lru_cache(maxsize=1)(
-        json.loads
-    )  # all comparisons of a filter see one row, then the next
+    # All comparisons of a filter see one row, then the next.
+    parsed = lru_cache(maxsize=1)(json.loads)
 
-    def matches(metadata: str | None, spec: str) -> bool:
-        leaf = _leaf(spec)
-        return holds(leaf, values_at(parsed(metadata or "{}"), leaf.field.path))
+    def passes(id: str, metadata: str | None, spec: str) -> bool:
+        return matches(_read(spec), id, parsed(metadata or "{}"))
 
-    connection.create_function("hplus_matches", 2, matches, deterministic=True)
+    connection.create_function("hplus_matches", 3, passes, deterministic=True)
     connection.create_function("hplus_contains", 2, contains_text, deterministic=True)
 
 
@@ -61,6 +62,8 @@ def compile(filter: Filter) -> tuple[str, list[Bound]]:
     >>> compile(Compare(ID, "<", "d2"))
     ('id < ?', ['d2'])
     """
+    if _comparisons(filter) > QUICK:
+        return _IN_PYTHON, [_spec(filter)]
     match filter:
         case Not(part):
             sql, bound = compile(part)
@@ -71,6 +74,17 @@ def compile(filter: Filter) -> tuple[str, list[Bound]]:
             return _joined(" OR ", parts) if parts else ("0", [])
         case leaf:
             return _of_id(leaf) if leaf.field == ID else _of_field(leaf)
+
+
+def _comparisons(filter: Filter) -> int:
+    """Comparisons of metadata; an id is a column of its own."""
+    match filter:
+        case Not(part):
+            return _comparisons(part)
+        case And(parts) | Or(parts):
+            return sum(map(_comparisons, parts))
+        case leaf:
+            return int(leaf.field != ID)
 
 
 def _joined(word: str, parts: tuple[Filter, ...]) -> tuple[str, list[Bound]]:
@@ -94,10 +108,10 @@ def _of_field(leaf: Leaf) -> tuple[str, list[Bound]]:
     if isinstance(leaf, Compare) and leaf.operator == "!=":
         same = Compare(leaf.field, "=", leaf.value)
         return compile(And((Exists(leaf.field), Not(same))))
-    in_python, spec = "hplus_matches(metadata, ?)", _spec(leaf)
+    spec = _spec(leaf)
     path = leaf.field.path
     if any(re.search(r'["\\\x00-\x1f]', step) for step in path):
-        return in_python, [spec]  # SQLite has no path for it
+        return _IN_PYTHON, [spec]  # SQLite has no path for it
     where = "$" + "".join(f'."{step}"' for step in path)
     cases, bound = _cases(leaf, where)
     # A nested field that SQLite does not find may be in the objects of a list.
@@ -106,7 +120,7 @@ def _of_field(leaf: Leaf) -> tuple[str, list[Bound]]:
         "CASE WHEN instr(metadata, '\\') THEN NULL "
         f"ELSE CASE json_type(metadata, ?) {cases} WHEN 'array' THEN NULL{rest} END END"
     )
-    return f"coalesce({quick}, {in_python})", [where, *bound, spec]
+    return f"coalesce({quick}, {_IN_PYTHON})", [where, *bound, spec]
 
 
 def _cases(leaf: Leaf, where: str) -> tuple[str, list[Bound]]:
@@ -168,23 +182,45 @@ def _marks(values: tuple[Value, ...] | list[Bound]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _spec(leaf: Leaf) -> str:
-    """A comparison as one parameter; `_leaf` reads it back."""
-    match leaf:
+_IN_PYTHON = "hplus_matches(id, metadata, ?)"
+
+
+def _spec(filter: Filter) -> str:
+    """A filter as one parameter; `_read` reads it back."""
+    return json.dumps(_parts(filter))
+
+
+def _parts(filter: Filter) -> list[Any]:
+    match filter:
+        case Not(part):
+            return ["not", _parts(part)]
+        case And(parts):
+            return ["and", *map(_parts, parts)]
+        case Or(parts):
+            return ["or", *map(_parts, parts)]
         case Exists(field):
-            parts: list[Any] = ["exists", field.path]
+            return ["exists", field.path]
         case Contains(field, text):
-            parts = ["contains", field.path, text]
+            return ["contains", field.path, text]
         case In(field, values):
-            parts = ["in", field.path, values]
+            return ["in", field.path, values]
         case Compare(field, sign, value):
-            parts = [sign, field.path, value]
-    return json.dumps(parts)
+            return [sign, field.path, value]
 
 
-@lru_cache(maxsize=4 * LEAVES)
-def _leaf(spec: str) -> Leaf:
-    match json.loads(spec):
+@lru_cache(maxsize=8 * QUICK)
+def _read(spec: str) -> Filter:
+    return _made(json.loads(spec))
+
+
+def _made(parts: list[Any]) -> Filter:
+    match parts:
+        case ["not", part]:
+            return Not(_made(part))
+        case ["and", *rest]:
+            return And(tuple(map(_made, rest)))
+        case ["or", *rest]:
+            return Or(tuple(map(_made, rest)))
         case ["exists", path]:
             return Exists(Field(tuple(path)))
         case ["contains", path, text]:
@@ -193,4 +229,4 @@ def _leaf(spec: str) -> Leaf:
             return In(Field(tuple(path)), tuple(values))
         case [sign, path, value]:
             return Compare(Field(tuple(path)), sign, value)
-    raise FilterError(f"not a comparison: {spec}")
+    raise FilterError(f"not a filter: {parts}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from hplus.errors import InputError
@@ -21,6 +22,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Complain: TypeAlias = Callable[[str], None]
 """What to do about a bad row: report it, or raise."""
+Place: TypeAlias = Callable[[], str]
+"""Where the row read last is: a file and its line, or a position."""
 Row = TypeVar("Row")
 
 
@@ -47,11 +50,8 @@ class Document:
 
 
 def documents_of(
-    rows: Iterator[Row],
-    make: Callable[[Row], Document | None],
-    where: Callable[[], str],
-    bad: Complain,
-) -> Iterator[Document]:
+    rows: Iterator[Row], make: Callable[[Row], Document | None], where: Place, bad: Complain
+) -> Iterator[tuple[Document, Place]]:
     """What `make` makes of each row; bad rows go to `bad` with their place, None is skipped."""
     while True:
         try:
@@ -62,13 +62,44 @@ def documents_of(
             bad(f"{where()}: {error}")
             continue
         if document is not None:
+            yield document, where
+
+
+def distinct(
+    found: Iterator[tuple[Document, Place]], is_new: Callable[[str], bool], bad: Complain
+) -> Iterator[Document]:
+    """Each id once: `is_new` notes an id and says whether it is the first; others go to `bad`.
+
+    Rows without ids may repeat a text: the second of them has "-2" after the hash, and so on.
+    """
+    times: dict[str, int] = {}
+    for document, where in found:
+        id = document.id
+        new = is_new(id)
+        if not new and id == id_of_text(document.text):
+            times[id] = times.get(id, 1) + 1
+            document = replace(document, id=f"{id}-{times[id]}")
+            new = is_new(document.id)
+        if new:
             yield document
+        else:
+            bad(f"{where()}: the id {document.id!r} repeats; ids must differ")
 
 
-def document_of(fields: Mapping[Any, Any], number: int) -> Document:
-    """A document from an object, a dict or a row; `number` is its id if it has none."""
+def id_of_text(text: str) -> str:
+    """The id of a row that has none: where it is in its source may change, its text does not.
+
+    >>> id_of_text("type 2 diabetes")
+    '2ae3516c38a3e6b3'
+    """
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def document_of(fields: Mapping[Any, Any]) -> Document:
+    """A document from an object, a dict or a row; without an id, the hash of its text is one."""
     rest = dict(fields)
-    id = rest.pop("_id") if "_id" in rest else rest.pop("id", number)
+    known = "_id" in rest or "id" in rest
+    id = rest.pop("_id") if "_id" in rest else rest.pop("id", None)
     if isinstance(id, int) and not isinstance(id, bool):
         id = str(id)
     title = rest.pop("title", None) or ""
@@ -85,7 +116,13 @@ def document_of(fields: Mapping[Any, Any], number: int) -> Document:
         rest = {**(nested or {}), **rest}
     if title:
         rest["title"] = title
-    return Document(id, f"{title} {text}".strip(), rest)
+    text = f"{title} {text}".strip()
+    return Document(id if known else id_of_text(text), text, rest)
+
+
+def document_of_text(text: str) -> Document:
+    """A document that is a text and nothing else."""
+    return Document(id_of_text(text.strip()), text.strip())
 
 
 def _check_id(id: object) -> None:

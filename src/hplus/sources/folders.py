@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hplus.errors import InputError
 from hplus.files import LINE_BYTES, decoded, megabytes, readable, shown, unpacked
-from hplus.sources.document import Complain, Document, documents_of
+from hplus.sources.document import Complain, Document, Place, documents_of
 
 TEXTS = (".txt", ".md")
 
@@ -18,7 +18,7 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
-def tree(folder: Path, bad: Complain) -> Iterator[Document]:
+def tree(folder: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     """Every text file below a folder is a document."""
     found = False
     for path, id in walk(folder, bad):
@@ -31,7 +31,7 @@ def tree(folder: Path, bad: Complain) -> Iterator[Document]:
         )
 
 
-def text_file(path: Path, id: str, bad: Complain) -> Iterator[Document]:
+def text_file(path: Path, id: str, bad: Complain) -> Iterator[tuple[Document, Place]]:
     """The file is one document."""
 
     def make(path: Path) -> Document:

@@ -12,30 +12,32 @@ What `read` takes, by name and, where the name says nothing, by content:
 | `.txt`, `.md` | the file is one document, as in a folder |
 | `-` | standard input: JSON lines if the first one begins with `{`, else one document per line |
 | a Python iterable | of str, dict, (id, text) or `Document` |
+| a table of pandas, Arrow or polars | one per row, as of a Parquet file |
 
 gz is recognised by content, except for Parquet. Everything is UTF-8.
 
 **Fields.** An object, a dict and a row of a table are read alike. `_id`, or else `id`, is a str or
-int; without one the id is the number of the line (of a Parquet row, counted from 1; of an element
-of a Python iterable, its position, counted from 0). `text` is a str. `title`, a str, is put before
-the text and stays in the metadata unless it is empty. All other fields are metadata, and so are the
-fields of an object called `metadata`; where both have a field, the outer one counts. Metadata
-holds JSON values without NaN and Infinity, nested at most `document.METADATA_DEPTH` levels.
+int; without one the id is a hash of the text, so that a row inserted above changes no ids below
+it. `text` is a str. `title`, a str, is put before the text and stays in the metadata unless it is
+empty. All other fields are metadata, and so are the fields of an object called `metadata`; where
+both have a field, the outer one counts. Metadata holds JSON values without NaN and Infinity, nested
+at most `document.METADATA_DEPTH` levels.
 
 **CSV.** A cell that looks like a plain number becomes one: `2020`, `-1.50`, `1e-05`. Cells with a
 leading zero or plus (`007`), more than 18 digits, or an exponent without a sign (`2E10` may be the
 name of a gene) remain texts; so do `true` and `false`. An empty cell is a missing field; a column
 without a name is left out.
 
-**Parquet.** Null is a missing field; dates and times become ISO texts, decimals floats.
+**Parquet and tables in memory.** Null (in pandas also NaN) is a missing field; dates and times
+become ISO texts, decimals floats. A named index of a DataFrame is a column.
 
 **Folders.** The id is the path below the folder, with `/`, and is in the metadata as `path`; so is
 the first heading of a .md file, as `title` (it is in the text already). Hidden files and folders
 are skipped. Links to files are followed, links to folders are not, so there are no loops.
 
 **Mistakes.** A bad line, row or file of a folder stops the reading or is reported and skipped, as
-requested. What spoils the whole source (missing, damaged, no `text` column) always stops it. Ids
-that repeat are left to the index.
+requested; so does a row that repeats an id, if `is_new` tells. What spoils the whole source
+(missing, damaged, no `text` column) always stops it.
 """
 
 from __future__ import annotations
@@ -52,9 +54,17 @@ from typing import Any, Literal
 
 from hplus.errors import InputError
 from hplus.files import LINE_BYTES, Lines, readable, shown, unpacked
-from hplus.sources.document import Complain, Document, document_of, documents_of
+from hplus.sources.document import (
+    Complain,
+    Document,
+    Place,
+    distinct,
+    document_of,
+    document_of_text,
+    documents_of,
+)
 from hplus.sources.folders import TEXTS, text_file, tree, walk
-from hplus.sources.tables import parquet, parquet_rows, table, table_rows
+from hplus.sources.tables import parquet, parquet_rows, rows_in_memory, table, table_rows
 
 _JSON_LINES = (".jsonl", ".ndjson")
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -65,28 +75,21 @@ def read(
     *,
     on_error: Literal["stop", "skip"] = "stop",
     report: Complain | None = None,
+    is_new: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[Document]:
     """The documents of a source; "skip" reports bad rows to `report` and continues.
 
-    >>> [document.id for document in read(["type 2 diabetes", {"id": "x", "text": "heart"}])]
-    ['0', 'x']
+    is_new: notes an id and says whether it is the first of its kind in this source.
+
+    >>> [document.text for document in read(["type 2 diabetes", {"id": "x", "text": "heart"}])]
+    ['type 2 diabetes', 'heart']
     """
     if on_error not in ("stop", "skip"):
         raise InputError(f'on_error must be "stop" or "skip", got {on_error!r}')
     if on_error == "skip" and report is None:
         raise InputError('on_error="skip" needs report=, a function that takes each message')
     bad: Complain = report if on_error == "skip" and report is not None else _stop
-    if isinstance(source, str) and source == "-":
-        return _standard_input(bad)
-    if isinstance(source, (str, os.PathLike)):
-        return _path(Path(source), bad)
-    single = isinstance(source, (bytes, Mapping, Document))
-    if single or not isinstance(source, Iterable):
-        raise InputError(
-            "expected a file, a folder, - or a list of documents, "
-            f"got {type(source).__name__}{'; put it in brackets' if single else ''}"
-        )
-    return _iterable(source, bad)
+    return distinct(_found(source, bad), is_new, bad)
 
 
 def count(source: str | os.PathLike[str] | Iterable[Any]) -> int | None:
@@ -127,7 +130,27 @@ def _stop(message: str) -> None:
     raise InputError(message)
 
 
-def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[Document]:
+def _found(source: Any, bad: Complain) -> Iterator[tuple[Document, Place]]:
+    if isinstance(source, str) and source == "-":
+        return _standard_input(bad)
+    if isinstance(source, (str, os.PathLike)):
+        return _path(Path(source), bad)
+    rows = rows_in_memory(source)
+    if rows is not None:
+        return _iterable(rows, bad)
+    expected = "expected a file, a folder, - or a list of documents"
+    kind = type(source).__name__
+    if isinstance(source, (bytes, dict, Document)):
+        raise InputError(f"{expected}, got {kind}; put it in brackets")
+    # A column of pandas has keys, but iterates over its values.
+    if isinstance(source, Mapping) or (hasattr(source, "keys") and not hasattr(source, "to_list")):
+        raise InputError(f"{expected}, got {kind}, which iterates over its keys; give its rows")
+    if not isinstance(source, Iterable):
+        raise InputError(f"{expected}, got {kind}")
+    return _iterable(source, bad)
+
+
+def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[tuple[Document, Place]]:
     position = -1
 
     def make(item: object) -> Document:
@@ -136,34 +159,34 @@ def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[Document]:
         if isinstance(item, Document):
             return item
         if isinstance(item, str):
-            return Document(str(position), item.strip())
+            return document_of_text(item)
         if isinstance(item, Mapping):
-            return document_of(item, position)
+            return document_of(item)
         if isinstance(item, (tuple, list)) and len(item) == 2:
-            return document_of({"id": item[0], "text": item[1]}, position)
+            return document_of({"id": item[0], "text": item[1]})
         raise InputError(f"expected str, dict, (id, text) or Document, got {type(item).__name__}")
 
     return documents_of(iter(source), make, lambda: f"documents[{position}]", bad)
 
 
-def _standard_input(bad: Complain) -> Iterator[Document]:
+def _standard_input(bad: Complain) -> Iterator[tuple[Document, Place]]:
     if sys.stdin is None:
         raise InputError("standard input is closed")
     stream = sys.stdin.buffer
     lines = Lines(unpacked(stream) if isinstance(stream, io.BufferedReader) else stream)
-    kind: Callable[[str, int], Document | None] | None = None
+    kind: Callable[[str], Document | None] | None = None
 
     def make(line: str) -> Document | None:
         nonlocal kind
         if kind is None and line.strip():
             kind = _from_json if line.lstrip().startswith("{") else _from_text
-        return None if kind is None else kind(line, lines.number)
+        return None if kind is None else kind(line)
 
     name = "standard input"
     return _reading(name, documents_of(lines, make, lambda: f"{name}:{lines.number}", bad))
 
 
-def _path(path: Path, bad: Complain) -> Iterator[Document]:
+def _path(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     name = shown(path)
     try:
         folder = stat.S_ISDIR(path.stat().st_mode)
@@ -181,7 +204,7 @@ def _corpus(folder: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _file(path: Path, bad: Complain) -> Iterator[Document]:
+def _file(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     suffix, name = _suffix(path), shown(path)
     if suffix in TEXTS:
         yield from text_file(path, path.name, bad)
@@ -197,12 +220,7 @@ def _file(path: Path, bad: Complain) -> Iterator[Document]:
         if suffix not in _JSON_LINES:
             _check_content(name, stream)
         lines = Lines(stream)
-        yield from documents_of(
-            lines,
-            lambda line: _from_json(line, lines.number),
-            lambda: f"{name}:{lines.number}",
-            bad,
-        )
+        yield from documents_of(lines, _from_json, lambda: f"{name}:{lines.number}", bad)
 
 
 def _suffix(path: Path) -> str:
@@ -225,16 +243,18 @@ def _check_content(name: str, stream: io.BufferedReader) -> None:
         )
 
 
-def _reading(name: str, documents: Iterator[Document]) -> Iterator[Document]:
+def _reading(
+    name: str, documents: Iterator[tuple[Document, Place]]
+) -> Iterator[tuple[Document, Place]]:
     with readable(name):
         yield from documents
 
 
-def _from_text(text: str, number: int) -> Document | None:
-    return Document(str(number), text.strip()) if text.strip() else None
+def _from_text(text: str) -> Document | None:
+    return document_of_text(text) if text.strip() else None
 
 
-def _from_json(line: str, number: int) -> Document | None:
+def _from_json(line: str) -> Document | None:
     if not line.strip():
         return None
     try:
@@ -249,7 +269,7 @@ def _from_json(line: str, number: int) -> Document | None:
         raise InputError("the JSON has a number with too many digits") from None
     if not isinstance(value, dict):
         raise InputError(f"expected a JSON object, got {type(value).__name__}")
-    return document_of(value, number)
+    return document_of(value)
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,4 +1,5 @@
-"""Documents from the rows of tables: CSV, TSV and Parquet (see `sources.read`)."""
+"""Documents from the rows of tables: CSV, TSV, Parquet, and those in memory: pandas, Arrow, polars
+(see `sources.read`)."""
 
 from __future__ import annotations
 
@@ -8,21 +9,24 @@ import decimal
 import importlib
 import math
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from hplus.errors import InputError, MissingExtraError
-from hplus.files import LINE_BYTES, Lines, shown
-from hplus.sources.document import Complain, Document, document_of, documents_of
+from hplus.files import LINE_BYTES, Lines, megabytes, shown
+from hplus.sources.document import Complain, Document, Place, document_of, documents_of
 
 BATCH = 1024
-"""Rows of a Parquet file turned into Python at once."""
+"""Rows of a Parquet file or a DataFrame turned into Python at once."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-][0-9]+)?")
 
 
-def table(stream: IO[bytes], name: str, delimiter: str, bad: Complain) -> Iterator[Document]:
+def table(
+    stream: IO[bytes], name: str, delimiter: str, bad: Complain
+) -> Iterator[tuple[Document, Place]]:
     """Every row of a CSV file but its header is a document."""
     rows = _Rows(stream, delimiter)
     columns = _header(rows, name)
@@ -39,7 +43,7 @@ def table(stream: IO[bytes], name: str, delimiter: str, bad: Complain) -> Iterat
                 fields[column] = cell
             elif column and cell:
                 fields[column] = _number_or_text(cell)
-        return document_of(fields, rows.number)
+        return document_of(fields)
 
     return documents_of(rows, make, lambda: f"{name}:{rows.number}", bad)
 
@@ -67,14 +71,16 @@ class _Rows:
         csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES))
         self.lines = Lines(stream, errors="surrogateescape")
         self.number = 0
+        self.characters = 0
         # strict: a quote that is never closed is an error, not a row as long as the file.
-        self.reader = csv.reader(self.lines, delimiter=delimiter, strict=True)
+        self.reader = csv.reader(map(self._counted, self.lines), delimiter=delimiter, strict=True)
 
     def __iter__(self) -> _Rows:
         return self
 
     def __next__(self) -> list[str]:
         self.number = self.lines.number + 1
+        self.characters = 0
         try:
             row = next(self.reader)
         except csv.Error as error:
@@ -86,6 +92,12 @@ class _Rows:
                 raise InputError(f"field {i} is not UTF-8") from None
         return row
 
+    def _counted(self, line: str) -> str:
+        self.characters += len(line)
+        if self.characters > LINE_BYTES:  # a row of many cells with line ends in them
+            raise InputError(f"the row has more than {megabytes(LINE_BYTES)}")
+        return line
+
 
 def _header(rows: _Rows, name: str) -> list[str]:
     try:
@@ -96,16 +108,16 @@ def _header(rows: _Rows, name: str) -> list[str]:
         raise InputError(f"{name} is empty, expected a header line with a column 'text'")
     columns = [column.strip() for column in header]
     _check_columns(name, columns)
-    for column in columns:
-        if column and columns.count(column) > 1:
-            raise InputError(f"{name} has two columns called {column!r}")
     return columns
 
 
-def _check_columns(name: str, columns: list[str]) -> None:
+def _check_columns(name: str, columns: list[Any]) -> None:
     if "text" not in columns:
         named = ", ".join(map(repr, columns[:20]))
         raise InputError(f"{name} has no column 'text'; its columns are {named}")
+    column, times = Counter(column for column in columns if column).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"{name} has two columns called {column!r}")
 
 
 def _number_or_text(cell: str) -> str | int | float:
@@ -122,7 +134,7 @@ def _number_or_text(cell: str) -> str | int | float:
     return number if math.isfinite(number) else cell
 
 
-def parquet(path: Path, bad: Complain) -> Iterator[Document]:
+def parquet(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     """Every row of a Parquet file is a document."""
     name = shown(path)
     try:
@@ -135,13 +147,12 @@ def parquet(path: Path, bad: Complain) -> Iterator[Document]:
     def make(row: dict[str, Any]) -> Document:
         nonlocal number
         number += 1
-        return document_of(_row_of_parquet(row), number)
+        return document_of(row)
 
     try:
         with reader.ParquetFile(path) as file:
             _check_columns(name, file.schema_arrow.names)
-            batches = (_in_microseconds(arrow, batch) for batch in file.iter_batches(BATCH))
-            rows = (row for batch in batches for row in batch.to_pylist())
+            rows = _arrow_rows(arrow, file.iter_batches(BATCH))
             yield from documents_of(rows, make, lambda: f"{name}:{number}", bad)
     except InputError:
         raise
@@ -155,6 +166,45 @@ def parquet_rows(path: Path) -> int:
     reader: Any = importlib.import_module("pyarrow.parquet")
     with reader.ParquetFile(path) as file:
         return int(file.metadata.num_rows)
+
+
+def rows_in_memory(source: Any) -> Iterator[dict[str, Any]] | None:
+    """The rows of a table of pandas, Arrow or polars; None if it is something else.
+
+    Such tables iterate over their columns, or over the names of them.
+    """
+    name = f"the {type(source).__name__}"
+    if hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas; a Series has no columns
+        frame = source.reset_index() if any(source.index.names) else source
+        _check_columns(name, list(frame.columns))
+        return map(_fields, _pandas_rows(frame))
+    schema: Any = getattr(source, "schema", None)
+    if schema is not None and hasattr(source, "iter_rows"):  # polars
+        _check_columns(name, list(source.columns))
+        return map(_fields, source.iter_rows(named=True))
+    if hasattr(source, "to_batches"):
+        batches = source.to_batches()
+    elif hasattr(source, "read_next_batch"):
+        batches = source
+    elif hasattr(source, "num_columns"):
+        batches = [source]
+    else:
+        return None
+    _check_columns(name, schema.names)
+    return _arrow_rows(importlib.import_module("pyarrow"), batches)
+
+
+def _pandas_rows(frame: Any) -> Iterator[dict[str, Any]]:
+    for first in range(0, len(frame), BATCH):
+        part = frame.iloc[first : first + BATCH]
+        yield from part.astype(object).where(part.notna(), None).to_dict("records")
+
+
+def _arrow_rows(arrow: Any, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, BATCH):
+            part = _in_microseconds(arrow, batch.slice(first, BATCH))
+            yield from map(_fields, part.to_pylist())
 
 
 def _in_microseconds(arrow: Any, batch: Any) -> Any:
@@ -172,14 +222,14 @@ def _in_microseconds(arrow: Any, batch: Any) -> Any:
     return arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields))
 
 
-def _row_of_parquet(row: dict[str, Any]) -> dict[str, Any]:
+def _fields(row: dict[Any, Any]) -> dict[Any, Any]:
     """The fields of a row without nulls and pandas' index; a null id stays, to be refused."""
     return {
         name: _json_value(value)
         for name, value in row.items()
         if (value is not None or name in ("_id", "id"))
-        and name
-        and not name.startswith("__index_level_")
+        and name != ""
+        and not str(name).startswith("__index_level_")
     }
 
 
@@ -188,6 +238,8 @@ def _json_value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return float(value)
+    if hasattr(value, "tolist"):  # numpy's arrays and scalars
+        return _json_value(value.tolist())
     if isinstance(value, (list, tuple)):
         return [_json_value(element) for element in value]
     if isinstance(value, dict):

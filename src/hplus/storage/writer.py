@@ -7,7 +7,8 @@ dies in between, a file is left that no row names, and the next writer removes i
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -29,8 +30,11 @@ from hplus.storage.segment_file import file_parts
 from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
 from hplus.types import Coverage, Encoded
 
-# Stored bytes that `add` collects before it confirms them.
+# What `add` collects is confirmed at this many stored bytes, and after this many seconds.
 CONFIRM_BYTES = 16 << 20
+CONFIRM_SECONDS = 2.0
+# A step of this many characters is encoded in about two seconds on one core: that much may be lost.
+STEP_CHARACTERS = 16_000
 # From this many units or documents on, a segment gets an inverted file of them.
 LISTED = 65_536
 LISTED_DOCUMENTS = 8_192
@@ -42,11 +46,20 @@ Encode = Callable[[Iterator[list[str]]], Generator[Encoded, None, None]]
 @dataclass(frozen=True)
 class Report:
     """What `add` or `update` did: documents by what became of them; of the encoded texts, how much
-    was read and kept."""
+    was read and kept.
+
+    metadata_changed: the text is the same; skipped: bad rows and repeated ids; absent: documents of
+    the index that the source does not have, if `sync` was given; deleted: how many of those are
+    gone.
+    """
 
     added: int = 0
     updated: int = 0
+    metadata_changed: int = 0
     unchanged: int = 0
+    skipped: int = 0
+    absent: int = 0
+    deleted: int = 0
     tokens: int = 0
     cut_texts: int = 0
     cut_tokens: int = 0
@@ -80,7 +93,9 @@ class Plan:
 
 
 @contextmanager
-def open_writer(path: Path, disk: Disk) -> Iterator[Writer]:
+def open_writer(
+    path: Path, disk: Disk, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Writer]:
     """The one writer of an index."""
     with ExitStack() as stack:
         with as_storage_error(path, "writing to"):
@@ -91,7 +106,7 @@ def open_writer(path: Path, disk: Disk) -> Iterator[Writer]:
             stack.callback(connection.close)
             catalogue.check_version(connection, path / CATALOGUE)
             connection.execute(catalogue.LOGGED)  # only now: a foreign file stays as it is
-            writer = Writer(path, disk, connection)
+            writer = Writer(path, disk, connection, clock)
             writer.sweep()
         yield writer
 
@@ -99,15 +114,20 @@ def open_writer(path: Path, disk: Disk) -> Iterator[Writer]:
 class Writer:
     """Holds the lock and the writing connection; made by `open_writer`."""
 
-    def __init__(self, path: Path, disk: Disk, connection: sqlite3.Connection) -> None:
-        self.path, self.disk, self.connection = path, disk, connection
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        connection: sqlite3.Connection,
+        clock: Callable[[], float],
+    ) -> None:
+        self.path, self.disk, self.connection, self.clock = path, disk, connection, clock
+        self._confirmed_at = clock()
         self.use(catalogue.read_settings(connection, path / CATALOGUE)[0])
         # Collected, but not confirmed yet.
         self._new: list[Document] = []
         self._replaced: list[str] = []
         self._changed: list[Document] = []
-        # The newest version of every document that is planned, but not confirmed yet.
-        self._coming: dict[str, Document] = {}
 
     def use(self, settings: Settings) -> None:
         """Write at these settings from now on."""
@@ -129,16 +149,18 @@ class Writer:
         update: bool,
         advance: Callable[[int], None],
     ) -> Report:
-        """Add documents, confirmed every few megabytes; see `Index.add` and `Index.update`.
+        """Add documents, each id once; see `Index.add` and `Index.update`.
 
-        Steps are planned as fast as `encode` asks for their texts and collected in order as their
-        encodings arrive. `advance` is called with the number of documents that need no encoding.
+        They are confirmed every few megabytes and every few seconds. Steps are planned as fast as
+        `encode` asks for their texts and collected in order as their encodings arrive. `advance` is
+        called with the number of documents that need no encoding.
         """
         report = Report()
+        self._confirmed_at = self.clock()
         plans: deque[Plan] = deque()
 
         def steps() -> Iterator[list[str]]:
-            for step in texts.steps_of(documents, lambda document: len(document.text)):
+            for step in texts.steps_of(documents, _characters, STEP_CHARACTERS):
                 plans.append(self._plan(step, update=update))
                 yield [document.text for document in plans[-1].new]
 
@@ -155,52 +177,41 @@ class Writer:
         return report
 
     def _plan(self, step: list[Document], *, update: bool) -> Plan:
-        """Compare documents with what is stored and with what is on its way to be stored."""
-        rows = catalogue.by_id(self.connection, [document.id for document in step])
-        stored = {id_: (row.hash, row.metadata) for id_, row in rows.items()}
+        """Compare documents with what is stored."""
+        stored = catalogue.by_id(self.connection, [document.id for document in step])
+        new: list[Document] = []
+        changed: list[Document] = []
         for document in step:
-            if coming := self._coming.get(document.id):
-                if not update:
-                    raise _twice(document.id)
-                stored[document.id] = (text_hash(coming.text), coming.metadata)
-        new: dict[str, Document] = {}
-        changed: dict[str, Document] = {}
-        unchanged = 0
-        for document in step:
-            id_ = document.id
-            if id_ in new and not update:
-                raise _twice(id_)
-            new.pop(id_, None)
-            digest, metadata = stored.get(id_, (None, None))
-            if digest != text_hash(document.text):
-                if digest is not None and not update:
-                    raise InputError(f"the index has another document {id_!r}; use update")
-                new[id_] = document
-                changed.pop(id_, None)
+            row = stored.get(document.id)
+            if row is None:
+                new.append(document)
                 continue
-            unchanged += 1
-            if id_ in changed:
-                metadata = changed[id_].metadata
-            if metadata != document.metadata:
-                if not update:
-                    raise InputError(f"the index has {id_!r} with other metadata; use update")
-                changed[id_] = document
-        self._coming |= changed | new
-        replaced = [id_ for id_ in new if id_ in stored]
-        return Plan(len(step), list(new.values()), replaced, list(changed.values()), unchanged)
+            same_text = row.hash == text_hash(document.text)
+            if same_text and row.metadata == document.metadata:
+                continue
+            if not update and same_text:
+                raise InputError(f"the index has {document.id!r} with other metadata; use update")
+            if not update:
+                raise InputError(f"the index has another document {document.id!r}; use update")
+            (changed if same_text else new).append(document)
+        replaced = [document.id for document in new if document.id in stored]
+        return Plan(len(step), new, replaced, changed, len(step) - len(new) - len(changed))
 
     def _apply(self, plan: Plan, encoded: Encoded, report: Report) -> Report:
-        collected = {document.id for document in self._new}
-        if any(document.id in collected for document in (*plan.new, *plan.changed)):
-            self.confirm()  # one change adds one version of a document
         self._collect(plan.new, encoded, plan.replaced)
         self._changed += plan.changed
-        if self._builder.bytes >= CONFIRM_BYTES or len(self._changed) >= catalogue.MANY:
+        if (
+            self._builder.bytes >= CONFIRM_BYTES
+            or len(self._changed) >= catalogue.MANY
+            or self.clock() - self._confirmed_at >= CONFIRM_SECONDS
+        ):
             self.confirm()
+            tidy(self)
         return replace(
             report.plus(encoded.coverage),
             added=report.added + len(plan.new) - len(plan.replaced),
             updated=report.updated + len(plan.replaced),
+            metadata_changed=report.metadata_changed + len(plan.changed),
             unchanged=report.unchanged + plan.unchanged,
         )
 
@@ -209,7 +220,7 @@ class Writer:
         ids = [document.id for document in documents]
         known = catalogue.by_id(self.connection, ids)
         if known or len(set(ids)) < len(ids):
-            twice = next(iter(known), None) or next(i for i in ids if ids.count(i) > 1)
+            twice = next(iter(known), None) or Counter(ids).most_common(1)[0][0]
             raise InputError(f"the id {twice!r} exists already; ids must differ")
         report = Report(added=len(documents))
         for first in range(0, len(documents), texts.STEP_TEXTS):
@@ -236,6 +247,7 @@ class Writer:
         new, replaced, changed, builder = self._new, self._replaced, self._changed, self._builder
         self._new, self._replaced, self._changed = [], [], []
         self._builder = SegmentBuilder(self.settings.format)
+        self._confirmed_at = self.clock()
         if not new and not changed:
             return
         with self.change():
@@ -260,9 +272,6 @@ class Writer:
                         for place, document in enumerate(new)
                     ),
                 )
-        for document in (*new, *changed):
-            if self._coming.get(document.id) is document:
-                del self._coming[document.id]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete these documents; returns how many there were."""
@@ -303,5 +312,5 @@ class Writer:
             catalogue.next_generation(self.connection)
 
 
-def _twice(id_: str) -> InputError:
-    return InputError(f"two documents have the id {id_!r}; ids must differ")
+def _characters(document: Document) -> int:
+    return len(document.text)

@@ -29,11 +29,13 @@ import numpy as np
 from ahocorasick_rs import AhoCorasick
 
 from hplus.errors import InputError, TermsError
-from hplus.files import numbered_lines
+from hplus.files import megabytes, numbered_lines
 from hplus.types import Bool, Tokens
 from hplus.units.words import HAN, IGNORABLE, KANA, cluster_pattern, is_mark
 
 LONGEST = 200
+FILE_BYTES = 64 * 2**20
+"""The largest file of terms, unpacked: two million terms."""
 
 _UNSPACED = re.compile(f"[{HAN}{KANA}]")
 _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
@@ -117,8 +119,12 @@ class Terms:
 def read_terms(path: str | os.PathLike[str]) -> list[str]:
     """The lines of a UTF-8 file (plain or gz), stripped, without the blank ones."""
     terms = []
+    size = 0
     try:
         for number, line in numbered_lines(Path(path)):
+            size += len(line) + 1
+            if size > FILE_BYTES:
+                raise TermsError(f"{path} has more than {megabytes(FILE_BYTES)} of terms")
             term = line.strip()
             if complaint := _complaint(term):
                 raise TermsError(f"{path}:{number}: {complaint}")
