@@ -197,6 +197,13 @@ def next_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
         raise IndexDamagedError(
             f"the catalogue says that documents and segments were numbered up to {last}; restore it"
         )
+    for name, number in zip(("documents", "segments"), last, strict=True):
+        ((largest,),) = select(connection, f"SELECT MAX(number) FROM {name}")
+        if largest is not None and largest > number:
+            raise IndexDamagedError(
+                f"the catalogue says that {name} were numbered up to {number}, but has number "
+                f"{largest}; restore it"
+            )
     return last[0] + 1, last[1] + 1
 
 

@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +28,12 @@ class Disk:
         path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, parts: Iterable[bytes | memoryview]) -> tuple[int, str]:
-        """A new file of these parts; returns its length and SHA-256. Not safe before `sync`."""
+        """A new file of these parts; returns its length and SHA-256. Not safe before `sync`.
+
+        A file that exists is never written to: it fails with FileExistsError.
+        """
         digest, size = hashlib.sha256(), 0
-        with path.open("wb") as file:
+        with path.open("xb") as file:
             for part in parts:
                 file.write(part)
                 digest.update(part)
@@ -133,6 +137,20 @@ def as_storage_error(index: Path, doing: str) -> Iterator[None]:
         raise _failed(f"{doing} {index}", error.strerror or str(error)) from error
     except DATABASE_ERRORS as error:
         raise of_database(error, index, doing) from error
+
+
+@contextmanager
+def after_commit(doing: str, remedy: str) -> Iterator[None]:
+    """What follows a commit cannot make a call fail that has changed the index: it warns."""
+    try:
+        yield
+    except (HPlusError, OSError, MemoryError, *DATABASE_ERRORS) as error:
+        why = str(error) or type(error).__name__
+        warnings.warn(
+            f"the change is confirmed, but {doing} failed: {why}; {remedy}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 # The second if SQLite's message would quote bytes of a damaged file that are not text.

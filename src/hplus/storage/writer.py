@@ -7,7 +7,7 @@ dies in between, a file is left that no row names, and the next writer removes i
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from hplus.storage import catalogue
 from hplus.storage import lists as ivf
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
 from hplus.storage.compact import tidy
-from hplus.storage.disk import Disk, as_storage_error
+from hplus.storage.disk import Disk, after_commit, as_storage_error
 from hplus.storage.fit import fit
 from hplus.storage.segment import SegmentBuilder
 from hplus.storage.segment_file import file_parts
@@ -151,7 +151,7 @@ class Writer:
         finally:
             # If the stream is interrupted, everything before the interruption is kept.
             self.confirm()
-        tidy(self)
+        self._tidy()
         return report
 
     def _plan(self, step: list[Document], *, update: bool) -> Plan:
@@ -209,7 +209,7 @@ class Writer:
         ids = [document.id for document in documents]
         known = catalogue.by_id(self.connection, ids)
         if known or len(set(ids)) < len(ids):
-            twice = next(iter(known), None) or next(i for i in ids if ids.count(i) > 1)
+            twice = next(iter(known), None) or Counter(ids).most_common(1)[0][0]
             raise InputError(f"the id {twice!r} exists already; ids must differ")
         report = Report(added=len(documents))
         for first in range(0, len(documents), texts.STEP_TEXTS):
@@ -219,7 +219,7 @@ class Writer:
             if self._builder.bytes >= CONFIRM_BYTES:
                 self.confirm()
         self.confirm()
-        tidy(self)
+        self._tidy()
         return report
 
     def _collect(
@@ -263,6 +263,10 @@ class Writer:
         for document in (*new, *changed):
             if self._coming.get(document.id) is document:
                 del self._coming[document.id]
+
+    def _tidy(self) -> None:
+        with after_commit(f"tidying {self.path}", "the next change tries again"):
+            tidy(self)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete these documents; returns how many there were."""
