@@ -228,15 +228,23 @@ class Index:
     @contextmanager
     def _writer(self) -> Iterator[Writer]:
         """The one writer; afterwards this index shows what was confirmed, even if it failed."""
-        try:
-            with writer.open_writer(self.path, self._disk) as out:
+        with writer.open_writer(self.path, self._disk) as out:
+            try:
                 yield out
-        except BaseException:
-            with suppress(HPlusError, MemoryError):  # the first error is the one to report
+            except BaseException:
+                with suppress(HPlusError, MemoryError):  # the first error is the one to report
+                    self.refresh()
+                raise
+            with after_commit(f"opening {self.path} again", "refresh() shows it"):
                 self.refresh()
-            raise
-        with after_commit(f"opening {self.path} again", "refresh() shows it"):
-            self.refresh()
+                self._empty_log(out)
+
+    def _empty_log(self, out: Writer) -> None:
+        """What is in the catalogue itself cannot be lost with its log."""
+        with after_commit(f"emptying the log of {self.path}", "the next change tries again"):
+            self._disk.checkpoint(out.connection)
+            self._snapshot.renew()  # else it reads the log, which then cannot be emptied
+            self._disk.checkpoint(out.connection)
 
     def _newest(self, mapped: Mapping[Identity, Segment]) -> LocalEngine:
         snapshot = Snapshot(self.path, self._disk, mapped)

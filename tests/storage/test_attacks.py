@@ -17,7 +17,7 @@ import sqlite3
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
@@ -292,7 +292,7 @@ def test_a_folder_that_can_only_be_read(public_path: Path) -> None:
 def test_a_folder_that_can_only_be_read_and_was_not_closed(public_path: Path) -> None:
     """After a crash the catalogue's last commits are in its log."""
     before = seen(public_path)
-    with Index.open(public_path) as index:
+    with Index.open(public_path), Index.open(public_path) as index:  # the first keeps the log
         add(index, "f")
         shutil.copytree(public_path, copy := public_path.with_name("copy"))
     expected = seen(public_path)
@@ -660,6 +660,102 @@ def test_a_flipped_bit_in_the_catalogue(path: Path, tmp_path: Path, every: int) 
         shutil.rmtree(here)
     assert_sound(path, expected)
 
+
+# The write-ahead log
+
+LOG = f"{CATALOGUE}-wal"
+
+
+@pytest.fixture
+def logged(path: Path, tmp_path: Path) -> Path:
+    """A copy whose last three changes are in the log alone, since a reader kept it."""
+    with opened(path), opened(path) as index:
+        add(index, "f", "g")
+        index.delete("a")
+        add(index, "h")
+        shutil.copytree(path, copy := tmp_path / "logged")
+    assert (copy / LOG).stat().st_size > 10_000
+    return copy
+
+
+def damages(log: bytes, every: int) -> Iterator[tuple[str, bytes | None]]:
+    yield "lost", None
+    yield "zeros", bytes(len(log))
+    for place, data in flips(log):
+        if place % every == 0:
+            yield f"bit at {place}", data
+            yield f"cut at {place}", log[:place]
+
+
+@pytest.mark.parametrize("every", [397, pytest.param(97, marks=pytest.mark.slow)])
+def test_a_damaged_log_undoes_nothing_in_silence(logged: Path, tmp_path: Path, every: int) -> None:
+    shutil.copytree(logged, whole := tmp_path / "whole")
+    expected, refused = seen(whole), 0
+    files = contents(logged / "segments")
+    for name, data in damages((logged / LOG).read_bytes(), every):
+        shutil.copytree(logged, here := tmp_path / "here")
+        (here / f"{CATALOGUE}-shm").unlink()
+        (here / LOG).unlink()
+        if data is not None:
+            (here / LOG).write_bytes(data)
+        try:
+            found = seen(here)
+        except IndexDamagedError as error:
+            refused += "but 6 was confirmed: its write-ahead log" in str(error)
+        else:
+            assert found == expected, name
+        with suppress(IndexDamagedError), writer.open_writer(here, FaultyDisk()):
+            pass
+        assert contents(here / "segments") == files, name
+        shutil.rmtree(here)
+    assert refused > 50
+
+
+def test_a_lost_log_can_be_restored_or_given_up(logged: Path, path: Path, tmp_path: Path) -> None:
+    log = (logged / LOG).read_bytes()
+    for name in (LOG, f"{CATALOGUE}-shm"):
+        (logged / name).unlink()
+    for attempt in (lambda: opened(logged), lambda: writer.open_writer(logged, Disk()).__enter__()):
+        with pytest.raises(IndexDamagedError, match=r"at generation 3, but 6 .* \(3\) and repeat"):
+            attempt()
+    shutil.copytree(logged, restored := tmp_path / "restored")
+    (restored / LOG).write_bytes(log)
+    assert_sound(restored, seen(path))
+    (logged / "confirmed").unlink()
+    assert_sound(logged, seen(logged))
+
+
+def test_the_log_is_empty_once_a_change_is_confirmed(path: Path, tmp_path: Path) -> None:
+    with opened(path) as index:
+        for step in STEPS.values():
+            step(index)
+            assert (path / LOG).stat().st_size == 0
+            shutil.copytree(path, here := tmp_path / "here")
+            for name in (LOG, f"{CATALOGUE}-shm"):
+                (here / name).unlink()
+            assert seen(here) == state(index)
+            shutil.rmtree(here)
+        with opened(path) as reader:
+            before = state(reader)
+            add(index, "g")
+            assert (path / LOG).stat().st_size > 0
+            assert state(reader) == before
+        add(index, "h")
+        assert (path / LOG).stat().st_size == 0
+
+
+def test_a_damaged_note(path: Path) -> None:
+    expected, good = seen(path), (path / "confirmed").read_bytes()
+    assert good == b"3 " + hashlib.sha256(b"3").hexdigest().encode() + b"\n"
+    for data in (b"", good[:-1], good + b" ", b"4" + good[1:], *(data for _, data in flips(good))):
+        (path / "confirmed").write_bytes(data)
+        with pytest.raises(IndexDamagedError, match="confirmed is damaged; restore it, or remove"):
+            Index.open(path)
+    (path / "confirmed").unlink()  # as in an index of an older version
+    assert_sound(path, expected)
+
+
+# Rows
 
 ROWS = {
     "segments": [

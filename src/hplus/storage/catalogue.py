@@ -169,11 +169,13 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
         raise IndexDamagedError(f"{path} has damaged settings: {error}") from None
 
 
-def next_generation(connection: sqlite3.Connection) -> None:
-    """By which readers see that something changed."""
+def next_generation(connection: sqlite3.Connection) -> int:
+    """The new generation, by which readers see that something changed."""
     connection.execute(
         "UPDATE settings SET value = CAST(value AS INTEGER) + 1 WHERE name = 'generation'"
     )
+    ((generation,),) = select(connection, "SELECT value FROM settings WHERE name = 'generation'")
+    return int(generation)
 
 
 def terms(connection: sqlite3.Connection) -> list[str]:

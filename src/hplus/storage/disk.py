@@ -44,6 +44,25 @@ class Disk:
         """The bytes of a file, or the names in a folder, are on the disk when this returns."""
         files.sync(path)
 
+    def read(self, path: Path, most: int) -> bytes:
+        """The first bytes of a small file."""
+        with path.open("rb") as file:
+            return file.read(most)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """A file with other bytes: after a power cut either the old ones are there or these."""
+        new = path.with_name(f"{path.name}.new")
+        if new.exists():  # of an unfinished write
+            self.remove(new)
+        self.write(new, [data])
+        self.sync(new)
+        self.rename(new, path)
+        self.sync(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Another name for a file, in place of the file that had it."""
+        old.replace(new)
+
     def remove(self, path: Path) -> None:
         """Remove a file; on Windows, one that a reader holds stays until the next sweep."""
         with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -88,6 +107,13 @@ class Disk:
     def commit(self, connection: sqlite3.Connection) -> None:
         """Everything since BEGIN takes effect, all or nothing."""
         connection.execute("COMMIT")
+
+    def checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Empty the write-ahead log into the catalogue as far as readers allow, without waiting."""
+        ((usual,),) = connection.execute("PRAGMA busy_timeout")
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {usual}")
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:

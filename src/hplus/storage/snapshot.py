@@ -17,7 +17,7 @@ import numpy as np
 from hplus.errors import IndexDamagedError, InputError
 from hplus.filters import sql
 from hplus.filters.ast import Filter
-from hplus.storage import catalogue
+from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.storage.disk import Disk, as_storage_error
 from hplus.storage.segment import Format, Segment
@@ -57,11 +57,13 @@ class Snapshot:
     ) -> None:
         with as_storage_error(path, "opening"):
             for attempt in range(ATTEMPTS):
+                least = confirmed.noted(path, disk)
                 self.connection = _connect(path, disk)
                 try:
                     self.settings, self.generation = catalogue.read_settings(
                         self.connection, path / CATALOGUE
                     )
+                    confirmed.check(path, self.generation, least)
                     self.parts = _parts(path, disk, self.connection, self.settings, mapped or {})
                     break
                 except FileNotFoundError as error:
@@ -75,6 +77,13 @@ class Snapshot:
                     raise
         self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
         self._permitted: dict[Filter | None, list[I64]] = {}
+
+    def renew(self) -> None:
+        """Read the same generation anew, after a checkpoint from the catalogue alone, so that the
+        log can be emptied; only by who holds the writer's lock."""
+        self.connection.execute("COMMIT")
+        self.connection.execute("BEGIN")
+        catalogue.select(self.connection, "SELECT name FROM settings")
 
     def close(self) -> None:
         """End the transaction; mapped arrays live as long as somebody holds them."""

@@ -18,7 +18,7 @@ import numpy as np
 from hplus import texts
 from hplus.errors import IndexDamagedError, InputError
 from hplus.sources.document import Document
-from hplus.storage import catalogue
+from hplus.storage import catalogue, confirmed
 from hplus.storage import lists as ivf
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
 from hplus.storage.compact import tidy
@@ -90,6 +90,8 @@ def open_writer(path: Path, disk: Disk) -> Iterator[Writer]:
             connection = disk.connect(path / CATALOGUE, write=True)
             stack.callback(connection.close)
             catalogue.check_version(connection, path / CATALOGUE)
+            _, generation = catalogue.read_settings(connection, path / CATALOGUE)
+            confirmed.check(path, generation, confirmed.noted(path, disk))
             connection.execute(catalogue.LOGGED)  # only now: a foreign file stays as it is
             writer = Writer(path, disk, connection)
             writer.sweep()
@@ -304,7 +306,9 @@ class Writer:
             catalogue.transaction(self.disk, self.connection),
         ):
             yield
-            catalogue.next_generation(self.connection)
+            generation = catalogue.next_generation(self.connection)
+        with after_commit(f"noting generation {generation}", "the next change notes its own"):
+            confirmed.note(self.path, self.disk, generation)
 
 
 def _twice(id_: str) -> InputError:
