@@ -751,6 +751,10 @@ def test_a_damaged_note(path: Path) -> None:
         (path / "confirmed").write_bytes(data)
         with pytest.raises(IndexDamagedError, match="confirmed is damaged; restore it, or remove"):
             Index.open(path)
+    (path / "confirmed").unlink()
+    os.mkfifo(path / "confirmed")
+    with pytest.raises(IndexDamagedError, match="confirmed is damaged"):
+        Index.open(path)
     (path / "confirmed").unlink()  # as in an index of an older version
     assert_sound(path, expected)
 

@@ -27,10 +27,9 @@ def noted(path: Path, disk: Disk) -> int:
     Read it before the catalogue: a writer may confirm something in between.
     """
     file = path / CONFIRMED
-    try:
-        line = disk.read(file, 200)
-    except FileNotFoundError:
+    if not file.exists():
         return 0
+    line = disk.read(file, 200) if file.is_file() else b""
     number = line.split(b" ")[0]
     if not (number.isdigit() and _line(int(number)) == line):
         raise IndexDamagedError(
