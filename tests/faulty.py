@@ -55,6 +55,7 @@ class FaultyDisk(Disk):
         self.created: set[Path] = set()
         self.unsynced: set[Path] = set()
         self.removed: dict[Path, bytes] = {}
+        self.renamed: dict[Path, bytes | None] = {}
 
     def arm(self) -> None:
         """Count operations from now on."""
@@ -92,6 +93,7 @@ class FaultyDisk(Disk):
         if path.is_dir():
             self.created = {entry for entry in self.created if entry.parent != path}
             self.removed = {e: data for e, data in self.removed.items() if e.parent != path}
+            self.renamed = {e: data for e, data in self.renamed.items() if e.parent != path}
         else:
             self.unsynced.discard(path)
 
@@ -100,6 +102,12 @@ class FaultyDisk(Disk):
         if path not in self.created:
             self.removed[path] = path.read_bytes()
         super().remove(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._operation("rename")
+        self.created.discard(old)
+        self.renamed.setdefault(new, new.read_bytes() if new.exists() else None)
+        super().rename(old, new)
 
     def names(self, folder: Path) -> list[str]:
         self._operation("names")
@@ -131,6 +139,10 @@ class FaultyDisk(Disk):
         self.commits += 1
         self._operation("committed")
 
+    def checkpoint(self, connection: sqlite3.Connection) -> None:
+        self._operation("checkpoint")
+        super().checkpoint(connection)
+
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
         self._operation("lock")
@@ -143,7 +155,7 @@ class FaultyDisk(Disk):
         """What `cut_power` can do now; after "killed", when only the process died, nothing."""
         if self.unsynced:
             return ["lost", "empty", "half", "garbage"]
-        return ["lost", "empty"] if self.created or self.removed else []
+        return ["lost", "empty"] if self.created or self.removed or self.renamed else []
 
     def cut_power(self, loss: str) -> None:
         """What a disk may show afterwards: names that were not synced are "lost", or they are
@@ -160,6 +172,10 @@ class FaultyDisk(Disk):
             if not path.exists() and path.parent.exists():
                 path.write_bytes(data)
         if loss == "lost":
+            for path, old in self.renamed.items():
+                path.write_bytes(old or b"")
+                if old is None:
+                    path.unlink()
             for path in sorted(self.created):
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -176,7 +192,7 @@ def disk_error(number: int) -> Callable[[str], BaseException]:
     }[number]
 
     def make(operation: str) -> BaseException:
-        if operation in ("connect", "commit", "committed"):
+        if operation in ("connect", "commit", "committed", "checkpoint"):
             error = sqlite3.OperationalError(text)
             error.sqlite_errorcode = code
             return error
@@ -298,4 +314,5 @@ def assert_sound(path: Path, expected: State) -> None:
         assert index.search(encode("the next one"), view="global", k=1)[0].id == "the next one"
         named = [row.file for row in segments(index.engine.snapshot.connection)]
     assert sorted(entry.name for entry in (path / "segments").iterdir()) == named
-    assert {entry.name for entry in path.iterdir()} == {"catalogue.sqlite", "lock", "segments"}
+    names = {"catalogue.sqlite", "confirmed", "lock", "segments"}
+    assert {entry.name for entry in path.iterdir()} == names

@@ -400,6 +400,17 @@ def test_documents_of_a_model_score_as_the_model_scores_them(index: Index, tiny:
     assert report.importance == pytest.approx(coverage.importance.sum())
 
 
+def test_a_query_is_read_as_a_query(tmp_path: Path, tiny_folder: Path) -> None:
+    """With the prompt of its side, and under the query's own budget."""
+    model = HPlus(tiny_folder, query_prompt="insulin: ", document_budget=Budget(1))
+    with Index.create(tmp_path / "index", model) as index:
+        index.add(ROWS)
+        found = list(index.search(QUERY))
+        assert found == list(index.search(model.encode_query(QUERY)))
+        assert found != list(index.search(model.encode_document([QUERY])))
+        assert found == list(index.rerank(QUERY, list(TEXTS)))
+
+
 def test_a_file_an_iterable_and_a_stream_are_the_same(
     index: Index, tiny: HPlus, tmp_path: Path
 ) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from hplus.checkpoint import locate
-from hplus.errors import BudgetError, CheckpointError, InputError, ModelMismatchError
+from hplus.errors import BudgetError, CheckpointError, HPlusError, InputError, ModelMismatchError
 from hplus.progress import show_progress
 from hplus.search import searcher
 from hplus.search.local import LocalEngine, recall
@@ -21,15 +22,16 @@ from hplus.sources import read as sources
 from hplus.sources.document import Document
 from hplus.storage import catalogue, writer
 from hplus.storage.catalogue import Settings
+from hplus.storage.check import checked
 from hplus.storage.compact import compact
 from hplus.storage.create import create
-from hplus.storage.disk import Disk
+from hplus.storage.disk import Disk, after_commit
 from hplus.storage.seen import Seen
 from hplus.storage.segment import Format, Segment
-from hplus.storage.snapshot import Snapshot
+from hplus.storage.snapshot import Identity, Snapshot
 from hplus.storage.stats import Stats, stats
 from hplus.storage.verify import Verification, verify
-from hplus.storage.writer import Report
+from hplus.storage.writer import Report, Writer
 from hplus.types import Encoded, Search
 from hplus.units.select import Budget
 
@@ -205,20 +207,47 @@ class Index:
         if isinstance(model, (str, os.PathLike)):
             terms = catalogue.terms(self._snapshot.connection)
             model = HPlus(model, terms=Terms(terms) if terms else None)
-        made, given = self.settings.fingerprint, model.fingerprint
+        self._match(model, self.settings)
+        return model
+
+    def _match(self, model: HPlus, settings: Settings) -> None:
+        made, given = settings.fingerprint, model.fingerprint
         if made != given:
             raise ModelMismatchError(
-                f"{self.path} was made with model {made[:12]} ({self.settings.model}), this is "
+                f"{self.path} was made with model {made[:12]} ({settings.model}), this is "
                 f"{given[:12]}; give the model it was made with, or index its documents again: "
                 "hplus index SOURCE NEW_INDEX"
             )
-        return model
 
     def refresh(self) -> None:
-        """See what other writers have confirmed meanwhile."""
-        self._engine = self._newest(self._snapshot.mapped)
+        """See what other writers have confirmed meanwhile, also if the folder was replaced."""
+        engine = self._newest(self._snapshot.mapped)
+        if self._model is not None:
+            self._match(self._model, engine.snapshot.settings)
+        self._engine = engine
 
-    def _newest(self, mapped: Mapping[int, Segment]) -> LocalEngine:
+    @contextmanager
+    def _writer(self) -> Iterator[Writer]:
+        """The one writer; afterwards this index shows what was confirmed, even if it failed."""
+        with writer.open_writer(self.path, self._disk) as out:
+            try:
+                yield out
+            except BaseException:
+                with suppress(HPlusError, MemoryError):  # the first error is the one to report
+                    self.refresh()
+                raise
+            with after_commit(f"opening {self.path} again", "refresh() shows it"):
+                self.refresh()
+                self._empty_log(out)
+
+    def _empty_log(self, out: Writer) -> None:
+        """What is in the catalogue itself cannot be lost with its log."""
+        with after_commit(f"emptying the log of {self.path}", "the next change tries again"):
+            self._disk.checkpoint(out.connection)
+            self._snapshot.renew()  # else it reads the log, which then cannot be emptied
+            self._disk.checkpoint(out.connection)
+
+    def _newest(self, mapped: Mapping[Identity, Segment]) -> LocalEngine:
         snapshot = Snapshot(self.path, self._disk, mapped)
         # Closed when nobody reads it any more: searches of other threads go on after a refresh.
         weakref.finalize(snapshot, snapshot.connection.close)
@@ -284,26 +313,24 @@ class Index:
         total = partial(sources.count, source)
         bar = show_progress("indexing", total, wanted=progress)
         model = self.model
-        try:
-            with writer.open_writer(self.path, self._disk) as out:
-                seen = Seen(out.connection)
-                documents = sources.read(
-                    source, on_error=on_error, report=report and skip, is_new=seen.note
+        with self._writer() as out:
+            self._match(model, out.settings)  # the folder may have been replaced
+            seen = Seen(out.connection)
+            documents = sources.read(
+                source, on_error=on_error, report=report and skip, is_new=seen.note
+            )
+            with bar as shown:
+                encode = partial(
+                    encode_steps,
+                    model,
+                    budget=out.settings.budget,
+                    width=out.settings.width,
+                    workers=workers,
+                    advance=shown.advance,
                 )
-                with bar as shown:
-                    encode = partial(
-                        encode_steps,
-                        model,
-                        budget=out.settings.budget,
-                        width=out.settings.width,
-                        workers=workers,
-                        advance=shown.advance,
-                    )
-                    done = out.put(documents, encode, update=update, advance=shown.advance)
-                done = replace(done, skipped=skipped)
-                return done if sync is None else _synced(out, seen, done, sync)
-        finally:
-            self.refresh()
+                done = out.put(documents, encode, update=update, advance=shown.advance)
+            done = replace(done, skipped=skipped)
+            return done if sync is None else _synced(out, seen, done, sync)
 
     def add_encoded(
         self,
@@ -313,7 +340,11 @@ class Index:
         texts: Sequence[str] | None = None,
         metadata: Sequence[Mapping[str, Any]] | None = None,
     ) -> Report:
-        """Documents that are encoded already, at the index's widths and budget or larger ones."""
+        """Documents that are encoded already, at the index's widths and budget or larger ones.
+
+        An encoding that is not as `Encoded` says is refused as a whole, with the document and the
+        place; other types of numbers are cast.
+        """
         n = len(ids)
         for name, values in (("encoded", encoded), ("texts", texts), ("metadata", metadata)):
             if values is not None and len(values) != n:
@@ -322,20 +353,15 @@ class Index:
             Document(id_, "" if texts is None else texts[i], dict(metadata[i]) if metadata else {})
             for i, id_ in enumerate(ids)
         ]
-        try:
-            with writer.open_writer(self.path, self._disk) as out:
-                return out.put_encoded(documents, encoded)
-        finally:
-            self.refresh()
+        encoded = checked(encoded, ids, texts)
+        with self._writer() as out:
+            return out.put_encoded(documents, encoded)
 
     def delete(self, ids: str | Sequence[str]) -> int:
         """Documents of these ids are gone; returns how many there were."""
         wanted = [ids] if isinstance(ids, str) else list(ids)
-        try:
-            with writer.open_writer(self.path, self._disk) as out:
-                return out.delete(wanted)
-        finally:
-            self.refresh()
+        with self._writer() as out:
+            return out.delete(wanted)
 
     def compact(
         self,
@@ -368,11 +394,8 @@ class Index:
                     "less, or index again"
                 )
         bar = show_progress("compacting", len(self), wanted=progress)
-        try:
-            with writer.open_writer(self.path, self._disk) as out, bar as shown:
-                compact(out, new, shown.advance)
-        finally:
-            self.refresh()
+        with self._writer() as out, bar as shown:
+            compact(out, new, shown.advance)
 
     def search(self, query: str | Encoded | Search, **options: Any) -> Results:
         """The best documents for a query, or for a whole request.

@@ -133,6 +133,12 @@ def test_a_mark_that_begins_before_the_snippet_is_cut_to_it() -> None:
     shown = snippet(hit(text, match(2.0, (start, len(text))), match(1.0, (0, start - 1))), 90)
     assert marked(shown) == ["x" * 74, "type 2 diabetes"]
     assert shown.text == "… " + "x" * 74 + " type 2 diabetes"
+    outside = match(1.0, (400, 426))  # where the snippet begins
+    assert marked(snippet(hit(text, match(2.0, (start, len(text))), outside), 90)) == [
+        "type 2 diabetes"
+    ]
+    after = match(1.0, (90, 95))  # where it ends
+    assert marked(snippet(hit(text, match(2.0, (0, 4)), after), 90)) == ["long"]
 
 
 def test_the_strongest_match_contributes_most_whatever_it_weighs() -> None:

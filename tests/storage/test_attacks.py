@@ -15,8 +15,9 @@ import resource
 import shutil
 import sqlite3
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
@@ -43,6 +44,7 @@ from hplus.errors import (
     IndexBusyError,
     IndexDamagedError,
     InputError,
+    ModelMismatchError,
     StorageError,
 )
 from hplus.index import Index
@@ -87,6 +89,8 @@ def use(path: Path, *, write: bool = True) -> list[HPlusError]:
             action()
         except HPlusError as error:
             errors.append(type(error)(str(error)))  # its trace would keep old snapshots open
+        except RuntimeWarning as warning:
+            errors.append(IndexDamagedError(str(warning)))
 
     try:
         index = opened(path, FaultyDisk())
@@ -153,33 +157,41 @@ def test_a_disk_that_fails_at_any_operation(
     step: str, number: int, lasting: bool, path: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(compact, "TIER", 3)
+    warned = 0
     for stop in count():
         shutil.copytree(path, here := tmp_path / str(stop))
         disk = FaultyDisk(stop, disk_error(number), lasting=lasting)
-        states = [seen(here)]
-        with opened(here, disk) as index:
-            before = index.generation
+        start = seen(here)
+        with opened(here, disk) as index, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            before, failed = index.generation, ""
             disk.arm()
             try:
                 STEPS[step](index)
             except StorageError as error:
-                said = str(error)
-            else:
-                assert len(disk.done) <= stop
-                break
-            assert "failed" in said
-            assert "everything confirmed before is safe: fix the cause" in said
+                failed = str(error)
             disk.armed = False  # fixed
+            if len(disk.done) <= stop:
+                assert not said
+                break
+            for warning in said:  # only after the commit, and then the call has not failed
+                assert str(warning.message).startswith("the change is confirmed, but")
+            assert bool(failed) != bool(said)
+            if failed:
+                assert "failed" in failed
+                assert "everything confirmed before is safe: fix the cause" in failed
+            assert disk.commits or failed
+            warned += bool(said)
             assert index.search(encode("c"), view="global", k=1)[0].id == "c"
             index.refresh()
             assert index.generation == before + disk.commits
-            states.append(state(index))
-            if "f" not in index:
+            assert disk.commits or state(index) == start
+            if failed and "f" not in index:
                 STEPS[step](index)  # simply called again
-        assert (states[0] == states[1]) or disk.commits
         assert_sound(here, seen(here))
         shutil.rmtree(here)
     assert stop > 5
+    assert warned > 0
 
 
 @pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
@@ -281,7 +293,7 @@ def test_a_folder_that_can_only_be_read(public_path: Path) -> None:
 def test_a_folder_that_can_only_be_read_and_was_not_closed(public_path: Path) -> None:
     """After a crash the catalogue's last commits are in its log."""
     before = seen(public_path)
-    with Index.open(public_path) as index:
+    with Index.open(public_path), Index.open(public_path) as index:  # the first keeps the log
         add(index, "f")
         shutil.copytree(public_path, copy := public_path.with_name("copy"))
     expected = seen(public_path)
@@ -650,6 +662,106 @@ def test_a_flipped_bit_in_the_catalogue(path: Path, tmp_path: Path, every: int) 
     assert_sound(path, expected)
 
 
+# The write-ahead log
+
+LOG = f"{CATALOGUE}-wal"
+
+
+@pytest.fixture
+def logged(path: Path, tmp_path: Path) -> Path:
+    """A copy whose last three changes are in the log alone, since a reader kept it."""
+    with opened(path), opened(path) as index:
+        add(index, "f", "g")
+        index.delete("a")
+        add(index, "h")
+        shutil.copytree(path, copy := tmp_path / "logged")
+    assert (copy / LOG).stat().st_size > 10_000
+    return copy
+
+
+def damages(log: bytes, every: int) -> Iterator[tuple[str, bytes | None]]:
+    yield "lost", None
+    yield "zeros", bytes(len(log))
+    for place, data in flips(log):
+        if place % every == 0:
+            yield f"bit at {place}", data
+            yield f"cut at {place}", log[:place]
+
+
+@pytest.mark.parametrize("every", [397, pytest.param(97, marks=pytest.mark.slow)])
+def test_a_damaged_log_undoes_nothing_in_silence(logged: Path, tmp_path: Path, every: int) -> None:
+    shutil.copytree(logged, whole := tmp_path / "whole")
+    expected, refused = seen(whole), 0
+    files = contents(logged / "segments")
+    for name, data in damages((logged / LOG).read_bytes(), every):
+        shutil.copytree(logged, here := tmp_path / "here")
+        (here / f"{CATALOGUE}-shm").unlink()
+        (here / LOG).unlink()
+        if data is not None:
+            (here / LOG).write_bytes(data)
+        try:
+            found = seen(here)
+        except IndexDamagedError as error:
+            refused += "but 6 was confirmed: its write-ahead log" in str(error)
+        else:
+            assert found == expected, name
+        with suppress(IndexDamagedError), writer.open_writer(here, FaultyDisk()):
+            pass
+        assert contents(here / "segments") == files, name
+        shutil.rmtree(here)
+    assert refused > 50
+
+
+def test_a_lost_log_can_be_restored_or_given_up(logged: Path, path: Path, tmp_path: Path) -> None:
+    log = (logged / LOG).read_bytes()
+    for name in (LOG, f"{CATALOGUE}-shm"):
+        (logged / name).unlink()
+    for attempt in (lambda: opened(logged), lambda: writer.open_writer(logged, Disk()).__enter__()):
+        with pytest.raises(IndexDamagedError, match=r"at generation 3, but 6 .* \(3\) and repeat"):
+            attempt()
+    shutil.copytree(logged, restored := tmp_path / "restored")
+    (restored / LOG).write_bytes(log)
+    assert_sound(restored, seen(path))
+    (logged / "confirmed").unlink()
+    assert_sound(logged, seen(logged))
+
+
+def test_the_log_is_empty_once_a_change_is_confirmed(path: Path, tmp_path: Path) -> None:
+    with opened(path) as index:
+        for step in STEPS.values():
+            step(index)
+            assert (path / LOG).stat().st_size == 0
+            shutil.copytree(path, here := tmp_path / "here")
+            for name in (LOG, f"{CATALOGUE}-shm"):
+                (here / name).unlink()
+            assert seen(here) == state(index)
+            shutil.rmtree(here)
+        with opened(path) as reader:
+            before = state(reader)
+            add(index, "g")
+            assert (path / LOG).stat().st_size > 0
+            assert state(reader) == before
+        add(index, "h")
+        assert (path / LOG).stat().st_size == 0
+
+
+def test_a_damaged_note(path: Path) -> None:
+    expected, good = seen(path), (path / "confirmed").read_bytes()
+    assert good == b"3 " + hashlib.sha256(b"3").hexdigest().encode() + b"\n"
+    for data in (b"", good[:-1], good + b" ", b"4" + good[1:], *(data for _, data in flips(good))):
+        (path / "confirmed").write_bytes(data)
+        with pytest.raises(IndexDamagedError, match="confirmed is damaged; restore it, or remove"):
+            Index.open(path)
+    (path / "confirmed").unlink()
+    os.mkfifo(path / "confirmed")
+    with pytest.raises(IndexDamagedError, match="confirmed is damaged"):
+        Index.open(path)
+    (path / "confirmed").unlink()  # as in an index of an older version
+    assert_sound(path, expected)
+
+
+# Rows
+
 ROWS = {
     "segments": [
         "documents = 10000000000000",
@@ -735,6 +847,31 @@ def test_hostile_rows(table: str, path: Path, tmp_path: Path) -> None:
     assert_sound(path, expected)
 
 
+@pytest.mark.parametrize("table", ["segments", "documents"])
+def test_a_counter_that_runs_behind(table: str, path: Path) -> None:
+    """One bit lower, the next number is that of a segment or document that exists."""
+    expected, before = seen(path), contents(path / "segments")
+    with closing(sqlite3.connect(path / CATALOGUE)) as connection:
+        ((last,),) = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+    change(path, f"UPDATE sqlite_sequence SET seq = {last} & ({last} - 1) WHERE name = '{table}'")
+    with opened(path) as index:
+        (problem,) = index.verify().problems
+        assert f"{table} were numbered up to {last & (last - 1)}, but has number {last}" in problem
+        for step in ("add", "update", "compact"):
+            with pytest.raises(IndexDamagedError, match=f"but has number {last}; restore it"):
+                STEPS[step](index)
+    assert contents(path / "segments") == before
+    change(path, f"UPDATE sqlite_sequence SET seq = {last} WHERE name = '{table}'")
+    assert_sound(path, expected)
+
+
+def test_a_file_that_exists_is_never_written_to(path: Path) -> None:
+    before = (path / FIRST).read_bytes()
+    with pytest.raises(FileExistsError):
+        Disk().write(path / FIRST, [b"other"])
+    assert (path / FIRST).read_bytes() == before
+
+
 # Two writers
 
 
@@ -755,7 +892,90 @@ def test_creating_twice_at_once(tmp_path: Path) -> None:
     Index.create(path, **SETTINGS).close()
 
 
+# After the commit
+
+
+def test_tidying_that_fails_is_done_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of memory, too: the documents are there, and so is the report."""
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    with opened(path) as index:
+        with monkeypatch.context() as patch:
+            patch.setattr(compact, "TIER", 3)
+            patch.setattr(compact, "rewrite", fail)
+            with pytest.warns(RuntimeWarning, match=r"confirmed, but tidying .* MemoryError; the"):
+                assert index.add([{"id": "f", "text": "the text of f"}]).added == 1
+            assert "f" in index
+            assert len(index.engine.snapshot.parts) == 3
+        monkeypatch.setattr(compact, "TIER", 3)
+        index.add([{"id": "g", "text": "the text of g"}])
+        assert len(index.engine.snapshot.parts) == 1
+    assert_sound(path, seen(path))
+
+
+def test_damage_elsewhere_does_not_fail_what_was_added(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "TIER", 3)
+    data = bytearray((path / FIRST).read_bytes())
+    data[-1] ^= 1
+    (path / FIRST).write_bytes(data)
+    with opened(path) as index:
+        with pytest.warns(RuntimeWarning, match="tidying .* has another checksum"):
+            add(index, "f")
+        assert "f" in index
+        assert len(index.verify().problems) == 1
+
+
+def test_the_first_error_is_the_one_reported(path: Path) -> None:
+    with opened(path) as index:
+        add(index, "x")
+        shutil.rmtree(path)
+        with pytest.raises(IndexDamagedError, match="is missing; restore it"):
+            add(index, "y")
+
+
 # Readers
+
+
+@pytest.mark.parametrize("other", ["texts", "format", "model"])
+def test_a_folder_that_was_replaced(other: str, path: Path, tmp_path: Path) -> None:
+    """By another index with segments of the same numbers and sizes: nothing of it is mixed."""
+    options = SETTINGS | {"format": "f32" if other == "format" else "int8"}
+    if other == "model":
+        options["fingerprint"] = "another"
+    with Index.create(tmp_path / "new", disk=FaultyDisk(), **options) as index:
+        add(index, "c", "b", "a")
+        add(index, "e", "d")
+        index.delete("b")
+        expected = state(index)
+    with opened(path) as index:
+        before = state(index)
+        path.rename(tmp_path / "old")
+        (tmp_path / "new").rename(path)
+        assert state(index) == before
+        if other == "model":
+            with pytest.raises(ModelMismatchError, match="was made with model another"):
+                index.refresh()
+            with pytest.raises(ModelMismatchError, match="was made with model another"):
+                index.add([{"id": "f", "text": "the text of f"}])
+            assert state(index) == before
+        else:
+            index.refresh()
+            assert state(index) == expected
+            assert index.search(encode("a"), view="global", k=1)[0].id == "a"
+    assert_sound(path, expected)
+
+
+def test_what_did_not_change_stays_mapped(path: Path) -> None:
+    with Index.open(path) as reader, Index.open(path) as index:
+        first = reader.engine.snapshot.parts[0].segment
+        add(index, "f")
+        reader.refresh()
+        assert reader.engine.snapshot.parts[0].segment is first
+        assert len(reader.engine.snapshot.parts) == 3
 
 
 def test_a_reader_goes_on_after_a_compaction(path: Path) -> None:

@@ -148,6 +148,7 @@ def test_a_history_has_every_kind_of_operation(tmp_path: Path) -> None:
         with opened(tmp_path / "index", watched) as index:
             change(index)
     methods = {"create_folder", "write", "sync", "remove", "names", "size", "map", "digest"}
+    methods |= {"rename", "checkpoint"}
     assert set(watched.done) == methods | {"connect", "lock", "commit", "committed"}
     assert watched.done.count("remove") > 10
 

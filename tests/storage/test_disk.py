@@ -69,6 +69,8 @@ def test_a_segment_and_its_folder_are_synced_before_the_commit_that_names_them(
                 ("sync", f"{new.name} of {new.stat().st_size} bytes"),  # complete, not just started
                 ("sync", "segments"),
                 ("commit", ""),
+                ("sync", f"confirmed.new of {(path / 'confirmed').stat().st_size} bytes"),
+                ("sync", "index"),
             ]
     assert len(disk.pragmas) == 3
     assert set(disk.pragmas) == {(FULL, WAL)}

@@ -131,12 +131,12 @@ class Server:
     """The other process, its children, and what the current child has reported."""
 
     def __init__(self) -> None:
-        tests = Path(__file__).parents[1]
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(tests), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
             text=True,
         )
         self.child = 0

@@ -104,6 +104,7 @@ class Changes(RuleBasedStateMachine):
         self.rounded = False
         self.made = 0
         self.options: dict[str, Any] = {}
+        self.copies = 0
 
     def create(self) -> Index:
         self.made += 1
@@ -127,6 +128,7 @@ class Changes(RuleBasedStateMachine):
         self.index, self.reader = self.open(), self.open()
         self.seen: Documents = {}
         self.seen_options, self.seen_rounded = dict(self.options), False
+        self.back_up()
 
     @rule(some=DOCUMENTS)
     def add_encoded(self, some: Documents) -> None:
@@ -190,6 +192,24 @@ class Changes(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.index.close()
         self.index = self.open()
+
+    @rule()
+    def back_up(self) -> None:
+        """The folder as it is, with the log, while readers are open."""
+        self.copies += 1
+        shutil.copytree(self.path, self.folder / f"backup {self.copies}")
+        known = dict(self.documents), dict(self.numbers), self.last_number
+        self.backup = (*known, dict(self.options), self.rounded)
+
+    @rule()
+    def restore(self) -> None:
+        """Segments may have the numbers and sizes of those that were there, but other documents."""
+        self.made += 1
+        self.path.rename(self.folder / f"gone {self.made}")
+        shutil.copytree(self.folder / f"backup {self.copies}", self.path)
+        documents, numbers, self.last_number, options, self.rounded = self.backup
+        self.documents, self.numbers, self.options = dict(documents), dict(numbers), dict(options)
+        self.index.refresh()
 
     @rule()
     def refresh(self) -> None:

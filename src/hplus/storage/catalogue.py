@@ -169,11 +169,13 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
         raise IndexDamagedError(f"{path} has damaged settings: {error}") from None
 
 
-def next_generation(connection: sqlite3.Connection) -> None:
-    """By which readers see that something changed."""
+def next_generation(connection: sqlite3.Connection) -> int:
+    """The new generation, by which readers see that something changed."""
     connection.execute(
         "UPDATE settings SET value = CAST(value AS INTEGER) + 1 WHERE name = 'generation'"
     )
+    ((generation,),) = select(connection, "SELECT value FROM settings WHERE name = 'generation'")
+    return int(generation)
 
 
 def terms(connection: sqlite3.Connection) -> list[str]:
@@ -197,6 +199,13 @@ def next_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
         raise IndexDamagedError(
             f"the catalogue says that documents and segments were numbered up to {last}; restore it"
         )
+    for name, number in zip(("documents", "segments"), last, strict=True):
+        ((largest,),) = select(connection, f"SELECT MAX(number) FROM {name}")
+        if largest is not None and largest > number:
+            raise IndexDamagedError(
+                f"the catalogue says that {name} were numbered up to {number}, but has number "
+                f"{largest}; restore it"
+            )
     return last[0] + 1, last[1] + 1
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from hplus.errors import IndexDamagedError
 from hplus.storage import catalogue
 from hplus.storage.catalogue import SegmentRow, Settings
-from hplus.storage.disk import as_storage_error
+from hplus.storage.disk import after_commit
 from hplus.storage.fit import refit
 from hplus.storage.segment import SegmentBuilder, read
 from hplus.storage.snapshot import SEGMENTS, Part, Snapshot
@@ -96,7 +96,7 @@ def rewrite(
             catalogue.remove_segment(writer.connection, part.row.number)
         catalogue.write_settings(writer.connection, settings)
     writer.use(settings)
-    with as_storage_error(writer.path, "removing old segments of"):
+    with after_commit(f"removing old segments of {writer.path}", "the next change removes them"):
         for part in parts:
             writer.disk.remove(writer.path / SEGMENTS / part.row.file)
 

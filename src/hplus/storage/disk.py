@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,9 +28,12 @@ class Disk:
         path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, parts: Iterable[bytes | memoryview]) -> tuple[int, str]:
-        """A new file of these parts; returns its length and SHA-256. Not safe before `sync`."""
+        """A new file of these parts; returns its length and SHA-256. Not safe before `sync`.
+
+        A file that exists is never written to: it fails with FileExistsError.
+        """
         digest, size = hashlib.sha256(), 0
-        with path.open("wb") as file:
+        with path.open("xb") as file:
             for part in parts:
                 file.write(part)
                 digest.update(part)
@@ -39,6 +43,25 @@ class Disk:
     def sync(self, path: Path) -> None:
         """The bytes of a file, or the names in a folder, are on the disk when this returns."""
         files.sync(path)
+
+    def read(self, path: Path, most: int) -> bytes:
+        """The first bytes of a small file."""
+        with path.open("rb") as file:
+            return file.read(most)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """A file with other bytes: after a power cut either the old ones are there or these."""
+        new = path.with_name(f"{path.name}.new")
+        if new.exists():  # of an unfinished write
+            self.remove(new)
+        self.write(new, [data])
+        self.sync(new)
+        self.rename(new, path)
+        self.sync(path.parent)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Another name for a file, in place of the file that had it."""
+        old.replace(new)
 
     def remove(self, path: Path) -> None:
         """Remove a file; on Windows, one that a reader holds stays until the next sweep."""
@@ -84,6 +107,13 @@ class Disk:
     def commit(self, connection: sqlite3.Connection) -> None:
         """Everything since BEGIN takes effect, all or nothing."""
         connection.execute("COMMIT")
+
+    def checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Empty the write-ahead log into the catalogue as far as readers allow, without waiting."""
+        ((usual,),) = connection.execute("PRAGMA busy_timeout")
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {usual}")
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
@@ -133,6 +163,20 @@ def as_storage_error(index: Path, doing: str) -> Iterator[None]:
         raise _failed(f"{doing} {index}", error.strerror or str(error)) from error
     except DATABASE_ERRORS as error:
         raise of_database(error, index, doing) from error
+
+
+@contextmanager
+def after_commit(doing: str, remedy: str) -> Iterator[None]:
+    """What follows a commit cannot make a call fail that has changed the index: it warns."""
+    try:
+        yield
+    except (HPlusError, OSError, MemoryError, *DATABASE_ERRORS) as error:
+        why = str(error) or type(error).__name__
+        warnings.warn(
+            f"the change is confirmed, but {doing} failed: {why}; {remedy}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 # The second if SQLite's message would quote bytes of a damaged file that are not text.

@@ -17,10 +17,10 @@ import numpy as np
 from hplus.errors import IndexDamagedError, InputError
 from hplus.filters import sql
 from hplus.filters.ast import Filter
-from hplus.storage import catalogue
+from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.storage.disk import Disk, as_storage_error
-from hplus.storage.segment import Segment
+from hplus.storage.segment import Format, Segment
 from hplus.storage.segment_file import open_segment
 from hplus.types import I64, Bool, offsets_of
 
@@ -31,6 +31,9 @@ LOCK = "lock"
 ATTEMPTS = 10
 
 Found = TypeVar("Found")
+Identity = tuple[SegmentRow, Format, int, int]
+"""What makes two segments the same: checksum, counts and settings. A number alone does not: the
+folder may have been replaced, by a backup or by another index."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,18 @@ class Snapshot:
     `first[i]` is the number of segment i's first document.
     """
 
-    def __init__(self, path: Path, disk: Disk, mapped: Mapping[int, Segment] | None = None) -> None:
+    def __init__(
+        self, path: Path, disk: Disk, mapped: Mapping[Identity, Segment] | None = None
+    ) -> None:
         with as_storage_error(path, "opening"):
             for attempt in range(ATTEMPTS):
+                least = confirmed.noted(path, disk)
                 self.connection = _connect(path, disk)
                 try:
                     self.settings, self.generation = catalogue.read_settings(
                         self.connection, path / CATALOGUE
                     )
+                    confirmed.check(path, self.generation, least)
                     self.parts = _parts(path, disk, self.connection, self.settings, mapped or {})
                     break
                 except FileNotFoundError as error:
@@ -71,14 +78,21 @@ class Snapshot:
         self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
         self._permitted: dict[str, list[I64]] = {}
 
+    def renew(self) -> None:
+        """Read the same generation anew, after a checkpoint from the catalogue alone, so that the
+        log can be emptied; only by who holds the writer's lock."""
+        self.connection.execute("COMMIT")
+        self.connection.execute("BEGIN")
+        catalogue.select(self.connection, "SELECT name FROM settings")
+
     def close(self) -> None:
         """End the transaction; mapped arrays live as long as somebody holds them."""
         self.connection.close()
 
     @property
-    def mapped(self) -> dict[int, Segment]:
-        """Segments by number: they never change, so the next snapshot can reuse them."""
-        return {part.row.number: part.segment for part in self.parts}
+    def mapped(self) -> dict[Identity, Segment]:
+        """Segments never change, so the next snapshot can reuse those that are the same."""
+        return {_identity(part.row, self.settings): part.segment for part in self.parts}
 
     @property
     def units(self) -> int:
@@ -164,14 +178,14 @@ def _parts(
     disk: Disk,
     connection: sqlite3.Connection,
     settings: Settings,
-    mapped: Mapping[int, Segment],
+    mapped: Mapping[Identity, Segment],
 ) -> list[Part]:
     rows = catalogue.segments(connection)
     gone = _places(catalogue.deleted(connection), {row.number: row.documents for row in rows})
     parts = []
     for row in rows:
-        segment = mapped.get(row.number)
-        if segment is None or len(segment) != row.documents:
+        segment = mapped.get(_identity(row, settings))
+        if segment is None:
             segment = open_segment(
                 disk,
                 path / SEGMENTS / row.file,
@@ -184,6 +198,10 @@ def _parts(
         alive[gone[row.number]] = False
         parts.append(Part(row, segment, alive))
     return parts
+
+
+def _identity(row: SegmentRow, settings: Settings) -> Identity:
+    return row, settings.format, settings.global_width, settings.width
 
 
 def _places(found: Iterable[tuple[int, int]], documents: Mapping[int, int]) -> dict[int, list[int]]:

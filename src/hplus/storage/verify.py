@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hplus.errors import StorageError
-from hplus.storage.catalogue import load, select, stream, text_hash
+from hplus.errors import IndexDamagedError, StorageError
+from hplus.storage.catalogue import load, next_numbers, select, stream, text_hash
 from hplus.storage.disk import Disk, as_storage_error
 from hplus.storage.segment import Array, Segment
 from hplus.storage.snapshot import ATTEMPTS, CATALOGUE, SEGMENTS, Part, Snapshot
@@ -82,6 +82,10 @@ def _catalogue(snapshot: Snapshot) -> Iterator[str]:
     for (text,) in select(snapshot.connection, "PRAGMA integrity_check"):
         if text != "ok":
             yield text
+    try:
+        next_numbers(snapshot.connection)
+    except IndexDamagedError as error:
+        yield str(error)
     known = {part.row.number for part in snapshot.parts}
     counts = dict(
         select(snapshot.connection, "SELECT segment, COUNT(*) FROM documents GROUP BY segment")

@@ -19,11 +19,11 @@ import numpy as np
 from hplus import texts
 from hplus.errors import IndexDamagedError, InputError
 from hplus.sources.document import Document
-from hplus.storage import catalogue
+from hplus.storage import catalogue, confirmed
 from hplus.storage import lists as ivf
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
 from hplus.storage.compact import tidy
-from hplus.storage.disk import Disk, as_storage_error
+from hplus.storage.disk import Disk, after_commit, as_storage_error
 from hplus.storage.fit import fit
 from hplus.storage.segment import SegmentBuilder
 from hplus.storage.segment_file import file_parts
@@ -105,6 +105,8 @@ def open_writer(
             connection = disk.connect(path / CATALOGUE, write=True)
             stack.callback(connection.close)
             catalogue.check_version(connection, path / CATALOGUE)
+            _, generation = catalogue.read_settings(connection, path / CATALOGUE)
+            confirmed.check(path, generation, confirmed.noted(path, disk))
             connection.execute(catalogue.LOGGED)  # only now: a foreign file stays as it is
             writer = Writer(path, disk, connection, clock)
             writer.sweep()
@@ -173,7 +175,7 @@ class Writer:
         finally:
             # If the stream is interrupted, everything before the interruption is kept.
             self.confirm()
-        tidy(self)
+        self._tidy()
         return report
 
     def _plan(self, step: list[Document], *, update: bool) -> Plan:
@@ -230,7 +232,7 @@ class Writer:
             if self._builder.bytes >= CONFIRM_BYTES:
                 self.confirm()
         self.confirm()
-        tidy(self)
+        self._tidy()
         return report
 
     def _collect(
@@ -273,6 +275,10 @@ class Writer:
                     ),
                 )
 
+    def _tidy(self) -> None:
+        with after_commit(f"tidying {self.path}", "the next change tries again"):
+            tidy(self)
+
     def delete(self, ids: Sequence[str]) -> int:
         """Delete these documents; returns how many there were."""
         with self.change():
@@ -309,7 +315,9 @@ class Writer:
             catalogue.transaction(self.disk, self.connection),
         ):
             yield
-            catalogue.next_generation(self.connection)
+            generation = catalogue.next_generation(self.connection)
+        with after_commit(f"noting generation {generation}", "the next change notes its own"):
+            confirmed.note(self.path, self.disk, generation)
 
 
 def _characters(document: Document) -> int:
