@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,10 @@ def _in_processes(
     processes: ProcessPoolExecutor | None = None
 
     def submitted(step: list[str]) -> Future[Encoded] | None:
-        return processes.submit(_run, step, budget, width) if processes and step else None
+        if not processes or not step:
+            return None
+        with _interrupts_held():  # a task may start a process
+            return processes.submit(_run, step, budget, width)
 
     def finished() -> Encoded:
         step, future = waiting.popleft()
@@ -165,6 +169,19 @@ def _processes(model: HPlus, places: list[str | None]) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         len(places), mp_context=context, initializer=_start, initargs=(queue, blueprint)
     )
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block ends; processes started in it never see it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start(queue: Any, blueprint: Blueprint) -> None:
