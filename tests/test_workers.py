@@ -291,6 +291,26 @@ def test_ctrl_c_while_workers_start_is_one_traceback(endless: subprocess.Popen[s
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_workers_hold_ctrl_c_back_from_their_start(tmp_path: Path, tiny: HPlus) -> None:
+    """One that is still loading its modules would print a traceback of its own."""
+    held: list[int] = []
+
+    def source() -> Iterator[dict[str, Any]]:
+        for i, row in enumerate(ROWS):
+            if i == 4:  # two steps are under way, which started the processes
+                for child in multiprocessing.active_children():
+                    status = Path(f"/proc/{child.pid}/status").read_text()
+                    blocked = status.partition("SigBlk:")[2].split()[0]
+                    held.append(int(blocked, 16) >> (signal.SIGINT - 1) & 1)
+            yield row
+
+    with made(tmp_path / "index", tiny) as index:
+        index.add(source(), workers=2)
+    assert held == [1, 1]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_workers_end_with_a_killed_parent(endless: subprocess.Popen[str]) -> None:
     group = endless.pid
     assert len(alive(group)) >= 3

@@ -53,8 +53,16 @@ HISTORY: dict[str, Callable[[Index], object]] = {
         [
             *rows("s1:another text", "s2:again another one", "new:not there before"),
             {"id": "s3", "text": "the text of s3", "n": 3},
-            {"id": "new", "text": "changed at once", "n": 4},
+            {"id": "new too", "text": "another one", "n": 4},
         ]
+    ),
+    "update and delete the rest": lambda index: index.update(
+        rows(
+            "s1:changed again",
+            *(f"{id_}:the text of {id_}" for id_ in STREAM[2:]),
+            "new:as long as before",
+        ),
+        sync=True,
     ),
     "compact": lambda index: index.compact(),
     "compact to a smaller budget": lambda index: index.compact(budget=2),
@@ -73,6 +81,7 @@ def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "TIER", 3)
     monkeypatch.setattr(texts, "STEP_TEXTS", 2)
     monkeypatch.setattr(writer, "CONFIRM_BYTES", 600)
+    monkeypatch.setattr(writer, "CONFIRM_SECONDS", float("inf"))
     monkeypatch.setattr(compact, "SEGMENT_BYTES", 1_500)
 
 
