@@ -74,8 +74,8 @@ class States:
 class TokenStates:
     """`HPlus.states`: everything known per token, for the laboratory and for training.
 
-    inner f32[T, d] is what the heads read; tags u8[T] (0 O, 1 B, 2 I) as the model's own grouping
-    cuts; importance f32[T].
+    inner f32[T, d] is what the heads read; tags u8[T] (0 O, 1 B, 2 I) as the model itself groups
+    them; importance f32[T].
     """
 
     tokens: Tokens

@@ -31,14 +31,14 @@ MADE_TO_COUNT = {"chunks": "model", "pooled": "tokens"}
 
 @dataclass(frozen=True)
 class Counts:
-    """How each grouping cuts the texts, and how many units it keeps.
+    """How each grouping divides the texts, and how many units it keeps.
 
-    seeded: grouping -> its name for each seed. cuts: name -> where units of queries and of
+    seeded: grouping -> its name for each seed. begins: name -> where units of queries and of
     documents begin. asked i64[queries, budgets] and held i64[documents, budgets]: C_x(B).
     """
 
     seeded: dict[str, list[str]]
-    cuts: dict[str, tuple[Bool, Bool]]
+    begins: dict[str, tuple[Bool, Bool]]
     asked: I64
     held: I64
 
@@ -46,17 +46,17 @@ class Counts:
 def counted(x: Experiment, groupings: Sequence[str]) -> Counts:
     """C_x(B) of every text over these groupings."""
     seeded = {rule: with_seeds(x, rule) for rule in groupings}
-    cuts = {
+    every = {
         name: (begins(x, x.bench.queries, name), begins(x, x.bench.documents, name))
         for names in seeded.values()
         for name in names
         if name not in MADE_TO_COUNT
     }
     asked, held = (
-        feasible_counts([lengths(cut[i], side) for cut in cuts.values()], x.protocol.budgets)
+        feasible_counts([lengths(begins[i], side) for begins in every.values()], x.protocol.budgets)
         for i, side in enumerate(x.sides)
     )
-    return Counts(seeded, cuts, asked, held)
+    return Counts(seeded, every, asked, held)
 
 
 def with_seeds(x: Experiment, rule: str) -> list[str]:
@@ -82,9 +82,9 @@ def begins(x: Experiment, side: StoredStates, name: str) -> Bool:
     return rules.rule(name)(side.tokens)
 
 
-def lengths(cut: Bool, side: StoredStates) -> I64:
+def lengths(begins: Bool, side: StoredStates) -> I64:
     """Units of each text."""
-    return np.diff(partition(cut, side.tokens.offsets).offsets)
+    return np.diff(partition(begins, side.tokens.offsets).offsets)
 
 
 def feasible_counts(natural: Sequence[I64], budgets: Sequence[int]) -> I64:

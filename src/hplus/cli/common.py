@@ -43,7 +43,7 @@ Workers = Annotated[
 ]
 
 
-class Policy(StrEnum):
+class PolicyOption(StrEnum):
     """What happens to the units beyond the budget."""
 
     drop = "drop"
@@ -51,7 +51,7 @@ class Policy(StrEnum):
 
 
 BudgetPolicy = Annotated[
-    Policy | None,
+    PolicyOption | None,
     typer.Option("--policy", help="Units beyond the budget are dropped or merged into the rest."),
 ]
 Width = Annotated[int | None, typer.Option("--width", min=1, help="Width of the unit vectors.")]
@@ -96,7 +96,7 @@ def bar(share: float, width: int = 20) -> str:
     return "█" * round(max(0.0, min(share, 1.0)) * width)
 
 
-def budget_of(count: int | None, policy: Policy | None) -> Budget | int | None:
+def budget_of(count: int | None, policy: PolicyOption | None) -> Budget | int | None:
     """The budget that `--budget` and `--policy` describe together."""
     from hplus.units.select import Budget
 

@@ -43,7 +43,7 @@ STATS_EXAMPLE = "Example: hplus stats notes.hplus"
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
 
 
-class Format(StrEnum):
+class FormatOption(StrEnum):
     """How vectors are stored."""
 
     int8 = "int8"
@@ -51,7 +51,7 @@ class Format(StrEnum):
     f32 = "f32"
 
 
-class OnError(StrEnum):
+class OnErrorOption(StrEnum):
     """What to do about a bad row of the source."""
 
     stop = "stop"
@@ -68,8 +68,8 @@ def index(
     ],
     folder: Folder,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
-    ] = OnError.stop,
+        OnErrorOption, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
+    ] = OnErrorOption.stop,
     model: Model = "mini",
     device: Device = None,
     terms: TermsFile = None,
@@ -80,7 +80,7 @@ def index(
         int | None, typer.Option("--global-width", min=1, help="Width of the global vectors.")
     ] = None,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="How vectors are stored; int8 by default.")
+        FormatOption | None, typer.Option("--format", help="How vectors are stored; int8 by default.")
     ] = None,
     workers: Workers = 1,
     sync: Annotated[
@@ -114,7 +114,7 @@ def index(
             budget=wanted,
             width=width,
             global_width=global_width,
-            format=(format_ or Format.int8).value,
+            format=(format_ or FormatOption.int8).value,
         )
 
     def delete_absent(count: int) -> bool:
@@ -152,7 +152,7 @@ def _check_settings(
     budget: Budget | int | None,
     width: int | None,
     global_width: int | None,
-    format_: Format | None,
+    format_: FormatOption | None,
 ) -> None:
     """Refuse options that contradict the index."""
     kept = made.settings

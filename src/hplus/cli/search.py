@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLE = 'Example: hplus search notes.hplus "type 2 diabetes" -k 3 --explain'
 
 
-class View(StrEnum):
+class ViewOption(StrEnum):
     """Which view ranks."""
 
     hybrid = "hybrid"
@@ -43,7 +43,7 @@ def search(
         str | None, typer.Argument(help="What is looked for; without it, a prompt.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Hits, at most.")] = 10,
-    view: Annotated[View, typer.Option(help="Which view ranks.")] = View.hybrid,
+    view: Annotated[ViewOption, typer.Option(help="Which view ranks.")] = ViewOption.hybrid,
     where: Annotated[
         str | None, typer.Option(help="Filter on metadata: 'year >= 2020 and not tag = \"x\"'.")
     ] = None,
@@ -60,6 +60,11 @@ def search(
         str | None,
         typer.Option("--model", metavar="PATH|NAME", help="Where the index's model is now."),
     ] = None,
+    alpha: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VIEW=WEIGHT", help="Weight of a view: phrase=1; repeatable."),
+    ] = None,
+    pool: Annotated[int, typer.Option(min=1, help="Candidates of each branch.")] = 1000,
     exact: Annotated[bool, typer.Option("--exact", help="Scan all units, however many.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")
@@ -88,6 +93,8 @@ def search(
             budget=budget,
             query_budget=query_budget,
             width=width,
+            alphas=_alphas(alpha) if alpha else None,
+            pool=pool,
             exact=exact,
             explain=trec is None and (explain or not json_),
             from_=from_,
@@ -109,6 +116,18 @@ def search(
                 raise typer.Exit(1)
         else:
             _prompt(opened, ask, explain=explain, json_=json_)
+
+
+def _alphas(given: list[str]) -> dict[str, float]:
+    """`phrase=1` and the like as weights of views."""
+    alphas = {}
+    for item in given:
+        view, _, weight = item.partition("=")
+        try:
+            alphas[view] = float(weight)
+        except ValueError:
+            raise InputError(f"--alpha {item}: expected VIEW=WEIGHT, such as phrase=1") from None
+    return alphas
 
 
 def _prompt(opened: Index, ask: Callable[[str], Results], *, explain: bool, json_: bool) -> None:

@@ -52,17 +52,17 @@ def lines(x: Experiment) -> Iterator[Line]:
     counts = counted(x, RULES)
     for name, rule, selection, weighting in ABLATIONS:
         queries, documents = (
-            _units(x, side, cut, selection, weighting)
-            for side, cut in zip(x.sides, counts.cuts[rule], strict=True)
+            _units(x, side, begins, selection, weighting)
+            for side, begins in zip(x.sides, counts.begins[rule], strict=True)
         )
         ((_, _, ranker),) = rank_prefixes(x, counts, queries, documents, ("joint",))
         at: At = {"rule": rule, "selection": selection, "weighting": weighting}
         yield x.line(name, ranker, x.gate, at)
 
 
-def _units(x: Experiment, side: StoredStates, cut: Bool, selection: str, weighting: str) -> Units:
+def _units(x: Experiment, side: StoredStates, begins: Bool, selection: str, weighting: str) -> Units:
     """Units in the order of one reading of their tokens' importance, weighed by another."""
-    units = partition(cut, side.tokens.offsets)
+    units = partition(begins, side.tokens.offsets)
     importance = x.bench.importance(side, x.importance)
     vectors = unit_vectors(side.states[:, : x.width].astype(np.float32), units, x.width)
     chosen, weights = (_reading(way, importance, units) for way in (selection, weighting))

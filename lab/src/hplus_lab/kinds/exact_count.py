@@ -64,16 +64,16 @@ def lines(x: Experiment) -> Iterator[Line]:
 
 
 def _prefixes(x: Experiment, counts: Counts, own: str) -> Found:
-    """The most important units of a cut of both sides."""
+    """The most important units of both sides."""
     queries, documents = (
-        rescore.units_of(side, cut, x.bench.importance(side, x.importance), x.width, ALL)
-        for side, cut in zip(x.sides, counts.cuts[own], strict=True)
+        rescore.units_of(side, begins, x.bench.importance(side, x.importance), x.width, ALL)
+        for side, begins in zip(x.sides, counts.begins[own], strict=True)
     )
     yield from rank_prefixes(x, counts, queries, documents, x.protocol.sides)
 
 
 def _chunks(x: Experiment, counts: Counts, _: str) -> Found:
-    """Equal chunks: exactly C_x(B) of the whole text, cut anew for every budget.
+    """Equal chunks: exactly C_x(B) of the whole text, divided anew for every budget.
 
     Where only documents have a budget, a query has as many chunks as the model finds units.
     """

@@ -1,4 +1,4 @@
-"""Raw states, and those of the token projection in their place (eq:token_projection), cut alike
+"""Raw states, and those of the token projection in their place (eq:token_projection), divided alike
 and with the same number of units in every text.
 
 A projection is trained on a model's frozen states (`experiments/train_projection.py`) and read by
@@ -48,17 +48,17 @@ def lines(x: Experiment) -> Iterator[Line]:
     counts = counted(x, x.protocol.groupings)
     for space, rule in product(SPACES, x.protocol.groupings):
         queries, documents = (
-            _units(x, side, cut, projection if space == "projected" else None)
-            for side, cut in zip(x.sides, counts.cuts[rule], strict=True)
+            _units(x, side, begins, projection if space == "projected" else None)
+            for side, begins in zip(x.sides, counts.begins[rule], strict=True)
         )
         for _, budget, ranker in rank_prefixes(x, counts, queries, documents, ("joint",)):
             at: At = {"rule": rule, "space": space, "budget": budget}
             yield x.line(name(rule, space, budget), ranker, x.gate, at)
 
 
-def _units(x: Experiment, side: StoredStates, cut: Bool, projection: Projection | None) -> Units:
+def _units(x: Experiment, side: StoredStates, begins: Bool, projection: Projection | None) -> Units:
     """In order of importance."""
-    units = partition(cut, side.tokens.offsets)
+    units = partition(begins, side.tokens.offsets)
     if projection is None:
         vectors = unit_vectors(side.states[:, : x.width].astype(np.float32), units, x.width)
     else:  # affine: the mean of the projections is the projection of the mean
