@@ -183,7 +183,7 @@ def test_metadata_are_decoded_a_few_times_whatever_the_comparisons(
     for field in ("a", "b.c"):
         filter = parse(" or ".join(f"{field} = {20 - i}" for i in range(comparisons)))
         statement, bound = compile(filter)
-        assert statement.count("metadata") <= 5 * sql.QUICK  # each may be decoded by SQLite
+        assert statement.count("metadata") <= 40  # each of them SQLite may decode
         found = connection.execute(f"SELECT rowid FROM documents WHERE {statement}", bound)
         expected = [i for i, row in enumerate(rows, 1) if matches(filter, "d", loads(row))]
         assert [row for (row,) in found] == expected
