@@ -373,3 +373,25 @@ def test_a_folder_that_is_not_an_index_is_named(run: Run, tmp_path: Path, comman
 
 def test_an_empty_query_is_refused(run: Run, made: Path) -> None:
     assert run("search", made, " ")[0] == 2
+
+
+def test_every_option_of_a_search_reaches_the_request(run: Run, made: Path, mini: HPlus) -> None:
+    question = "drugs for type 2 diabetes"
+    for options, fields in (
+        (["--query-budget", "1"], {"query_budget": 1}),
+        (["--from", "1", "-k", "1"], {"from_": 1, "k": 1}),
+        (["--min-score", "0.4"], {"min_score": 0.4}),
+        (["--pool", "1", "-k", "1"], {"pool": 1, "k": 1}),
+        (["--alpha", "phrase=2"], {"alphas": {"phrase": 2}}),
+    ):
+        code, out, _ = run("search", made, question, "--json", *options)
+        with Index.open(made, model=mini) as index:
+            expected = index.search(question, **fields)
+            assert list(expected) != list(index.search(question)) or "pool" in fields
+        assert code == 0
+        found = json.loads(out)
+        assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in expected]
+        assert [hit["score"] for hit in found["hits"]] == [hit.score for hit in expected]
+        assert found["candidates"] == expected.candidates
+    code, _, err = run("search", made, question, "--alpha", "phrase")
+    assert (code, err) == (2, "error: --alpha phrase: expected VIEW=WEIGHT, such as phrase=1\n")

@@ -67,7 +67,7 @@ def options(
         typer.Option("--version", is_eager=True, callback=_version, help="Show the version."),
     ] = False,
 ) -> None:
-    """Retrieval by phrases: segment texts into units, weigh them, search, and explain every score."""
+    """Retrieval by phrases: find units in texts, weigh them, search, and explain scores."""
     del version
 
 

@@ -80,7 +80,8 @@ def index(
         int | None, typer.Option("--global-width", min=1, help="Width of the global vectors.")
     ] = None,
     format_: Annotated[
-        FormatOption | None, typer.Option("--format", help="How vectors are stored; int8 by default.")
+        FormatOption | None,
+        typer.Option("--format", help="How vectors are stored; int8 by default."),
     ] = None,
     workers: Workers = 1,
     sync: Annotated[

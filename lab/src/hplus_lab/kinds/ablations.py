@@ -60,7 +60,9 @@ def lines(x: Experiment) -> Iterator[Line]:
         yield x.line(name, ranker, x.gate, at)
 
 
-def _units(x: Experiment, side: StoredStates, begins: Bool, selection: str, weighting: str) -> Units:
+def _units(
+    x: Experiment, side: StoredStates, begins: Bool, selection: str, weighting: str
+) -> Units:
     """Units in the order of one reading of their tokens' importance, weighed by another."""
     units = partition(begins, side.tokens.offsets)
     importance = x.bench.importance(side, x.importance)
