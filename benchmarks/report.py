@@ -226,6 +226,20 @@ def search() -> str:
     return table([*header, "peak MB"], body)
 
 
+def versions() -> str:
+    """CPU time per query of two versions on the same index."""
+    results = rows("versions")
+    body = []
+    for budget, view in dict.fromkeys((row["budget"], row["view"]) for row in results):
+        at = [row for row in results if (row["budget"], row["view"]) == (budget, view)]
+        ms = {row["version"]: row["ms"] for row in at}
+        line = [budget, view, f"{ms['before']:.1f} ms"]
+        for version in ("after", "after:AVX2"):
+            line += [f"{ms[version]:.1f} ms", f"{ms['before'] / ms[version]:.1f}"]
+        body.append(line)
+    return table(["units", "view", "before", "after", "ratio", "after, AVX2", "ratio"], body)
+
+
 def size() -> str:
     """Bytes per document by part, against token vectors, and what int8 costs."""
     parts = ("units", "weights", "spans", "lexical")
@@ -298,6 +312,7 @@ if __name__ == "__main__":
             "spans": spans(),
             "lengths": lengths(),
             "search": search(),
+            "versions": versions(),
             "size": size(),
             **{name: listed(name) for name in small},
         },
