@@ -53,9 +53,9 @@ class Counter:
     """A progress bar that only counts."""
 
     def __init__(self) -> None:
-        self.done = 0
+        self.done = 0.0
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: float) -> None:
         self.done += done
 
 
@@ -180,7 +180,22 @@ def test_progress_reaches_the_total(
     with made(tmp_path / "index", tiny) as index:
         index.update(file, workers=count, progress=True)
         index.update(again, workers=count, progress=True)
-    assert [(total, counter.done) for total, counter in bars] == [(11, 11), (12, 12)]
+    assert [(total, round(counter.done, 6)) for total, counter in bars] == [(11, 11), (12, 12)]
+
+
+def test_the_parent_counts_while_a_worker_is_busy(
+    tiny: HPlus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is not waited for as a whole: its texts are counted as they are finished."""
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.01)
+    told: list[float] = []
+    long = "type 2 diabetes " * 2000
+    steps = [[long], [long], ["heart failure"]]
+    budget = tiny.recipe.document_budget
+    found = list(workers.encode_steps(tiny, steps, budget, None, workers=2, advance=told.append))
+    assert [len(encoded) for encoded in found] == [1, 1, 1]
+    assert sum(told) == pytest.approx(3)
+    assert any(0 < done < 0.9 for done in told)
 
 
 def test_no_process_is_started_for_one_step(

@@ -307,6 +307,7 @@ class Index:
         def skip(message: str) -> None:
             nonlocal skipped
             skipped += 1
+            shown.advance(1)
             if report is not None:
                 report(message)
 

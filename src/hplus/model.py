@@ -287,7 +287,7 @@ class HPlus:
         texts: list[str],
         budget: Budget,
         width: int | None,
-        advance: Callable[[int], None] = lambda _: None,
+        advance: Callable[[float], None] = lambda _: None,
         *,
         side: Side = "document",
     ) -> Encoded:
@@ -329,7 +329,7 @@ class HPlus:
         )
 
     def _states(
-        self, texts: list[str], side: Side, advance: Callable[[int], None] = lambda _: None
+        self, texts: list[str], side: Side, advance: Callable[[float], None] = lambda _: None
     ) -> States:
         backbone, reading = self.checkpoint.backbone, self.recipe.reading(side)
         tokens = backbone.tokenizer.tokens(texts, reading.prompt)

@@ -13,11 +13,11 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
@@ -34,6 +34,26 @@ if TYPE_CHECKING:
 
 # The model of a worker process, or the error that kept it from loading one.
 _model: HPlus | HPlusError | None = None
+_count: Callable[[float], None] | None = None
+# How often the counters of the workers are read while their parent waits for one of them.
+POLL_SECONDS = 0.5
+
+
+class Counters:
+    """The texts that each worker has finished, in memory that all processes share.
+
+    Every worker writes its own number only, so no lock is needed that a killed worker could hold.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.texts: Any = multiprocessing.get_context("spawn").RawArray("d", workers)
+        self._told = 0.0
+
+    def more(self) -> float:
+        """How many were finished since this was last asked."""
+        found = float(sum(self.texts))
+        more, self._told = found - self._told, found
+        return more
 
 
 @dataclass(frozen=True)
@@ -75,12 +95,12 @@ def encode_steps(
     *,
     workers: int = 1,
     devices: Sequence[str] | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Callable[[float], None] = lambda _: None,
 ) -> Generator[Encoded, None, None]:
     """One encoding per step, in order, from `workers` processes or one for each of `devices`.
 
     If the source of the steps fails, all steps before are encoded first. `advance` is called with
-    the number of texts finished.
+    the number of texts finished, also while a step is under way in another process.
     """
     if type(workers) is not int or workers < 1 or isinstance(devices, str):
         raise InputError(
@@ -100,11 +120,12 @@ def _in_processes(
     budget: Budget,
     width: int | None,
     places: list[str | None],
-    advance: Callable[[int], None],
+    advance: Callable[[float], None],
 ) -> Iterator[Encoded]:
     failure: list[Exception] = []
     waiting: deque[tuple[list[str], Future[Encoded] | None]] = deque()
     processes: ProcessPoolExecutor | None = None
+    counters = Counters(len(places))
 
     def submitted(step: list[str]) -> Future[Encoded] | None:
         if processes is None or not step:
@@ -116,14 +137,16 @@ def _in_processes(
         step, future = waiting.popleft()
         if future is None:  # an empty step, or the only one
             return model.encode_step(step, budget, width, advance)
-        encoded = future.result()
-        advance(len(step))
-        return encoded
+        while True:
+            done = wait([future], POLL_SECONDS).done
+            advance(counters.more())
+            if done:
+                return future.result()
 
     try:
         for step in _until_failure(steps, failure):
             if processes is None and step and any(texts for texts, _ in waiting):
-                processes = _processes(model, places)
+                processes = _processes(model, places, counters)
                 waiting = deque((texts, submitted(texts)) for texts, _ in waiting)
             waiting.append((step, submitted(step)))
             if len(waiting) >= 2 * len(places):
@@ -150,7 +173,7 @@ def _until_failure(steps: Iterable[list[str]], failure: list[Exception]) -> Iter
         failure.append(error)
 
 
-def _processes(model: HPlus, places: list[str | None]) -> ProcessPoolExecutor:
+def _processes(model: HPlus, places: list[str | None], counters: Counters) -> ProcessPoolExecutor:
     """A process for each place; the first task it gets finds its model loaded."""
     checkpoint = model.checkpoint
     blueprint = Blueprint(
@@ -164,10 +187,13 @@ def _processes(model: HPlus, places: list[str | None]) -> ProcessPoolExecutor:
     )
     context = multiprocessing.get_context("spawn")
     queue: Any = context.Queue()
-    for place in places:
-        queue.put(place)
+    for number, place in enumerate(places):
+        queue.put((number, place))
     return ProcessPoolExecutor(
-        len(places), mp_context=context, initializer=_start, initargs=(queue, blueprint)
+        len(places),
+        mp_context=context,
+        initializer=_start,
+        initargs=(queue, blueprint, counters.texts),
     )
 
 
@@ -185,13 +211,19 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(queue: Any, blueprint: Blueprint) -> None:
-    global _model
+def _start(queue: Any, blueprint: Blueprint, counters: Any) -> None:
+    global _model, _count
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     Thread(target=_end_with_parent, daemon=True).start()
     # The workers share the cores: BLAS, and torch if it is used, get their part in each.
     threadpool_limits(blueprint.threads)
-    device = queue.get()
+    number, device = queue.get()
+
+    def count(done: float) -> None:
+        with lock:  # threads of the encoder count, too
+            counters[number] += done
+
+    lock, _count = Lock(), count
     try:
         _model = blueprint.build(device)
     except HPlusError as error:
@@ -212,6 +244,6 @@ def _end_with_parent() -> None:
 def _run(step: list[str], budget: Budget, width: int | None) -> Encoded:
     if isinstance(_model, HPlusError):
         raise _model
-    if _model is None:
+    if _model is None or _count is None:
         raise HPlusError("the worker process has no model")
-    return _model.encode_step(step, budget, width)
+    return _model.encode_step(step, budget, width, _count)

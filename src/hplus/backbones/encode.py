@@ -111,13 +111,13 @@ def encode_states(
     reading: Reading,
     *,
     threads: int = 1,
-    advance: Callable[[int], None] = lambda _: None,
+    advance: Callable[[float], None] = lambda _: None,
 ) -> States:
     """Contextual states of all tokens, and the pooled vector of each text.
 
     `tokens` are those of `Tokenizer.tokens(texts, reading.prompt)`. With long="cut" the tokens
     beyond the first window are left out, and `cut` counts them. `advance(n)` is called as n more
-    texts are done.
+    texts are done, of a long one as its windows are.
     """
     before, after = _surroundings(backbone, reading)
     room = capacity(backbone, reading)
@@ -134,6 +134,9 @@ def encode_states(
     by_window = np.zeros((len(plan.text), dim), np.float64)
     is_first = plan.keep_first == read.offsets[plan.text]
     is_last = np.r_[plan.text[1:] != plan.text[:-1], True][: len(plan.text)]
+    counts = np.diff(read.offsets)
+    # What part of its text each window gives.
+    share = (plan.keep_last - plan.keep_first) / counts[plan.text]
 
     # A closure: the packs of all threads write into the same arrays.
     def run(pack: I64) -> None:
@@ -156,12 +159,11 @@ def encode_states(
                 packed[end - len(after) * int(is_last[w]) : end],
             )
             by_window[w] = _pool(packed[begin:end], packed[kept], ends, reading)
-        advance(int(is_last[pack].sum()))
+        advance(float(share[pack].sum()))
 
     _run_all(backbone, run, packs, threads)
     sums = np.zeros((len(read), dim), np.float64)
     np.add.at(sums, plan.text, by_window)
-    counts = np.diff(read.offsets)
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
     around = len(before) + len(after) if reading.mean_over == "all" else 0
     summed = counts + around if reading.pooling == "mean" else windows

@@ -149,7 +149,7 @@ class Writer:
         encode: Encode,
         *,
         update: bool,
-        advance: Callable[[int], None],
+        advance: Callable[[float], None],
     ) -> Report:
         """Add documents, each id once; see `Index.add` and `Index.update`.
 
