@@ -69,6 +69,22 @@ def test_the_total_is_shown_if_it_is_known(
     assert shown in screen.getvalue()
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_bar_is_one_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    clock = Clock()
+    with show_progress("indexing", 12_345_678, clock=clock) as bar:
+        clock.now += 1000
+        bar.advance(1_234_567)
+    assert "1,234,567 of 12,345,678" in screen.getvalue()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    lines = [line for part in shown.split("\r") for line in part.splitlines() if line.strip()]
+    assert all("indexing" in line for line in lines), lines
+
+
 def test_no_bar_that_nobody_wants(
     monkeypatch: pytest.MonkeyPatch, tiny: HPlus, tmp_path: Path
 ) -> None:

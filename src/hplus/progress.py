@@ -137,18 +137,24 @@ def _bar(pace: Pace) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, Task, TextColumn
     from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn as Column
+    from rich.progress import ProgressColumn
+    from rich.table import Column as Cell
     from rich.text import Text
 
     lock = Lock()
 
-    class Described(Column):
+    class Described(ProgressColumn):
         def render(self, task: Task) -> Text:  # noqa: ARG002  # the pace knows more than the task
             with lock:
                 return Text(pace.describe())
 
-    columns = (TextColumn("{task.description}"), BarColumn(), Described())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    # The bar takes what the words leave of the line.
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None, table_column=Cell(ratio=1)),
+        Described(table_column=Cell(no_wrap=True)),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(pace.label, total=pace.total)
 
         class Shown(Progress):
