@@ -135,9 +135,8 @@ class _Lines(Progress):
 @contextmanager
 def _bar(pace: Pace) -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, Task, TextColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn
     from rich.table import Column as Cell
     from rich.text import Text
 
