@@ -47,8 +47,24 @@ def _libraries() -> Any:
 
 
 def limit_blas() -> Callable[[], object]:
-    """Set BLAS to one thread; the function returned restores what was before."""
-    restore: Callable[[], object] = _libraries().limit(limits=1).restore_original_limits
+    """Set BLAS to one thread; the function returned restores what was before.
+
+    Either may be called by any thread. threadpoolctl from 3.8 on lets only the first thread that
+    set a limit set another, and silently ignores the rest, until that one gives up control.
+    """
+
+    def take_control() -> None:
+        for library in _libraries().lib_controllers:
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
+
+    def restore() -> None:
+        take_control()
+        limited.restore_original_limits()
+        take_control()
+
+    take_control()
+    limited = _libraries().limit(limits=1)
     return restore
 
 
