@@ -6,17 +6,18 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hplus.checkpoint import locate
 from hplus.errors import BudgetError, CheckpointError, HPlusError, InputError, ModelMismatchError
 from hplus.progress import show_progress
 from hplus.search import searcher
 from hplus.search.local import LocalEngine, recall
+from hplus.search.requests import Query, as_request, as_requests, in_threads
 from hplus.search.results import Results
 from hplus.sources import read as sources
 from hplus.sources.document import Document
@@ -398,19 +399,47 @@ class Index:
         with self._writer() as out, bar as shown:
             compact(out, new, shown.advance)
 
-    def search(self, query: str | Encoded | Search, **options: Any) -> Results:
-        """The best documents for a query, or for a whole request.
+    @overload
+    def search(self, query: Query, **options: Any) -> Results: ...
+    @overload
+    def search(self, query: Sequence[Query], **options: Any) -> list[Results]: ...
+    def search(self, query: Query | Sequence[Query], **options: Any) -> Results | list[Results]:
+        """The best documents for a query or a whole request; of a list of them, for each.
 
         options: the fields of `Search`, which says what each means (view, k, where, budget,
-        query_budget, width, alphas, pool, exact, explain, from_, min_score, threads).
+        query_budget, width, alphas, pool, exact, explain, from_, min_score, group_by, threads).
+        A list gives what its queries give one by one, to the last bit, from one generation of the
+        index; `threads` are then shared by the queries.
         """
-        request = _request(query, options)
         engine = self._engine
-        return searcher.search(engine, request, self._encode(request.query), self._spell)
 
-    def rerank(self, query: str | Encoded | Search, ids: Sequence[str], **options: Any) -> Results:
+        def answer(request: Search) -> Results:
+            return searcher.search(engine, request, self._encode(request.query), self._spell)
+
+        if isinstance(query, Query):
+            return answer(as_request(query, options))
+        requests = as_requests(query, options)
+        if any(isinstance(request.query, str) for request in requests):
+            _ = self.model  # loaded before threads ask for it
+        return in_threads(answer, requests)
+
+    def more_like(self, id_: str, **options: Any) -> Results:
+        """The documents most like one of the index, its stored encoding being the query; that
+        document itself is left out. options: as in `search`."""
+        if not isinstance(id_, str):
+            raise InputError(f"expected the id of a document, got {type(id_).__name__}")
+        engine = self._engine
+        document = engine.find([id_])
+        (row,) = engine.rows(document)
+        request = as_request(engine.read(document, None), options)
+        if request.explain:
+            with suppress(HPlusError):  # without a model, tokens are shown as numbers
+                _ = self.model
+        return searcher.more_like(engine, request, document, row.text, self._spell)
+
+    def rerank(self, query: Query, ids: Sequence[str], **options: Any) -> Results:
         """These documents, best first: the fused score of each. options: as in `search`."""
-        request = _request(query, options)
+        request = as_request(query, options)
         engine = self._engine
         return searcher.rerank(engine, request, self._encode(request.query), ids, self._spell)
 
@@ -453,14 +482,3 @@ def _check_widths(settings: Settings, width: int, global_width: int, whose: str)
     for name, most in (("width", width), ("global_width", global_width)):
         if getattr(settings, name) > most:
             raise BudgetError(f"{name} {getattr(settings, name)} requested, but {whose} {most}")
-
-
-def _request(query: str | Encoded | Search, options: Mapping[str, Any]) -> Search:
-    """A request from what `search` was called with."""
-    known = [field.name for field in fields(Search)][1:]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(known)}")
-    if isinstance(query, Search):
-        return replace(query, **options)
-    return Search(query, **options)

@@ -319,7 +319,9 @@ class Search:
     exact         scan all units, however many there are.
     explain       say which phrases and tokens matched, and what each contributed.
     min_score     leave out hits that score less.
-    threads       threads that share the scan.
+    group_by      a field of the metadata, dots leading into nested ones: the best hit of each
+                  value, so that k is a number of groups; a document without it is its own group.
+    threads       threads that share the scan, or the queries of a list.
 
     >>> Search("type 2 diabetes", k=3, where="year >= 2020").pools
     (1000, 1000)
@@ -338,6 +340,7 @@ class Search:
     explain: bool = False
     from_: int = 0
     min_score: float | None = None
+    group_by: str | None = None
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -350,6 +353,9 @@ class Search:
         if self.view not in get_args(View):
             known = ", ".join(get_args(View))
             raise InputError(f"expected view to be one of {known}, got {self.view!r}")
+        if not isinstance(self.group_by, str | None):
+            given = type(self.group_by).__name__
+            raise InputError(f"expected group_by to be the name of a field, got {given}")
         if self.view != "hybrid" and self.alphas is not None:
             raise InputError(f"alphas are for view='hybrid'; view={self.view!r} has one score")
         for name, least in (("k", 1), ("from_", 0), ("threads", 1)):

@@ -22,7 +22,7 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def two_threads(one_thread: None) -> Iterator[None]:
+def two_threads() -> Iterator[None]:
     """More than one, set by the main thread, which threadpoolctl then takes for the only one that
     may set them."""
     with threadpool_limits(2, "blas"):

@@ -306,6 +306,7 @@ EXAMPLES = {
     "score": score.EXAMPLE,
     "index": index.INDEX_EXAMPLE,
     "search": search.EXAMPLE,
+    "more-like": search.MORE_LIKE_EXAMPLE,
     "delete": index.DELETE_EXAMPLE,
     "compact": index.COMPACT_EXAMPLE,
     "verify": index.VERIFY_EXAMPLE,
@@ -341,8 +342,11 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
         write_labels(tmp_path / name, [("notes", labelled)])
     rows = [{"query": f"diabetes {i}", "positive": f"Insulin of type {i}."} for i in range(9)]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    notes = {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."}
-    (tmp_path / "notes.jsonl").write_text(json.dumps(notes))
+    notes = [
+        {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."},
+        {"_id": "doc-18", "text": "Insulin treats type 1 diabetes."},
+    ]
+    (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, notes)))
     (tmp_path / "run.trec").write_text("q1 Q0 d1 1 0.5 mine\n")
     if "notes.hplus" in EXAMPLES[command]:
         Index.create(tmp_path / "notes.hplus", mini).add(tmp_path / "notes.jsonl")

@@ -304,7 +304,6 @@ def test_a_whole_set_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
         ["q2", "Q0", "c", "1"],
     ]
     assert len(rows) == 4
-    assert run("search", made, "--queries", queries)[0] == 2
     run("search", made, "--queries", queries, "--trec", target, "-k", "1", "--from", "1")
     second = [line.split() for line in target.read_text().splitlines()]
     assert [row[3] for row in second] == ["2", "2"]
@@ -395,3 +394,63 @@ def test_every_option_of_a_search_reaches_the_request(run: Run, made: Path, mini
         assert found["candidates"] == expected.candidates
     code, _, err = run("search", made, question, "--alpha", "phrase")
     assert (code, err) == (2, "error: --alpha phrase: expected VIEW=WEIGHT, such as phrase=1\n")
+
+
+def test_many_queries_as_lines_of_json(run: Run, made: Path, tmp_path: Path, mini: HPlus) -> None:
+    rows = [("q1", "type 2 diabetes"), ("q2", "heart failure"), ("q3", "insulin")]
+    queries = write(tmp_path / "queries.jsonl", [{"_id": id_, "text": text} for id_, text in rows])
+    code, out, err = run("search", made, "--queries", queries, "--json", "-k", "2")
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    with Index.open(made, model=mini) as index:
+        for row, (id_, text) in zip(found, rows, strict=True):
+            one = index.search(text, k=2)
+            assert row == {"id": id_, **json.loads(json.dumps(one.as_json()))}
+    code, out, _ = run("search", made, "--queries", queries, "--json", "--trec", tmp_path / "run")
+    assert (code, out.count("\n")) == (0, 3)
+    assert (tmp_path / "run").read_text().count("\n") == 9
+    code, out, _ = run("search", made, "--queries", queries, "-k", "1")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "q1  type 2 diabetes"
+    assert lines[1].startswith(" 1  a  ")
+    assert lines[4] == "q2  heart failure"
+
+
+def test_what_queries_go_with(run: Run, made: Path, tmp_path: Path) -> None:
+    queries = write(tmp_path / "queries.jsonl", [{"_id": "q1", "text": " "}])
+    for options, said in (
+        (["--queries", queries, "--json"], "the query q1 is empty"),
+        (["--queries", queries, "insulin"], "--queries FILE.jsonl goes without a QUERY"),
+        (["--trec", "run.trec"], "--trec OUT needs --queries FILE.jsonl"),
+    ):
+        code, out, err = run("search", made, *options)
+        assert (code, out) == (2, "")
+        assert said in err
+
+
+def test_documents_like_one_of_the_index(run: Run, made: Path, mini: HPlus) -> None:
+    code, out, err = run("more-like", made, "a")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].startswith(" 1  b  ")
+    assert "Metformin" not in out
+    options = ["--where", "year > 2000", "--from", "1", "-k", "1", "--view", "global"]
+    code, out, _ = run("more-like", made, "a", "--json", *options)
+    with Index.open(made, model=mini) as index:
+        expected = index.more_like("a", where="year > 2000", from_=1, k=1, view="global")
+        assert json.loads(out) == json.loads(json.dumps(expected.as_json()))
+        assert [hit.id for hit in expected] == ["c"]
+    assert "type 1 diabetes" in run("more-like", made, "a", "-k", "1", "--explain")[1]
+    code, out, err = run("more-like", made, "nobody")
+    assert (code, out, err) == (2, "", "error: no document 'nobody' in the index\n")
+    assert run("more-like", made, "a", "--where", "year > 3000")[0] == 1
+
+
+def test_the_best_hit_of_each_group(run: Run, notes: Path, tmp_path: Path) -> None:
+    write(notes, [{**row, "kind": kind} for row, kind in zip(NOTES, "xxy", strict=True)])
+    run("index", notes, tmp_path / "kinds.hplus")
+    target = tmp_path / "kinds.hplus"
+    code, out, _ = run("search", target, "type 1 diabetes", "--group-by", "kind", "--json")
+    assert (code, [hit["id"] for hit in json.loads(out)["hits"]]) == (0, ["b", "c"])
+    _, out, _ = run("more-like", target, "b", "--group-by", "kind", "--json")
+    assert [hit["id"] for hit in json.loads(out)["hits"]] == ["a", "c"]

@@ -446,6 +446,9 @@ def test_results_are_a_sequence(five: tuple[Corpus, Index]) -> None:
         ({"from_": -1}, InputError, "from_ to be a whole number of 0 or more, got -1"),
         ({"min_score": math.nan}, InputError, "min_score to be a finite number, got nan"),
         ({"min_score": "1"}, InputError, "min_score"),
+        ({"group_by": 3}, InputError, "group_by to be the name of a field, got int"),
+        ({"group_by": "a b"}, FilterError, "expected the end of the field, got 'b'"),
+        ({"group_by": ""}, FilterError, "expected a field"),
         ({"top": 3}, InputError, "unknown option 'top'; known: view, k, where"),
     ],
 )
@@ -537,7 +540,7 @@ def test_a_request_is_an_object(five: tuple[Corpus, Index]) -> None:
     )
     assert index.rerank(request, ["d001", "d003"]).paths == {"given": "exact"}
     with pytest.raises(InputError, match="query to be a text or an encoding of one, got list"):
-        index.search([corpus.query])
+        index.rerank([corpus.query], ["d001"])  # type: ignore[arg-type]
 
 
 def test_rerank_leaves_out_only_what_scores_too_little(five: tuple[Corpus, Index]) -> None:
@@ -578,3 +581,43 @@ def test_a_filter_seen_before_forgets_no_deletion(five: tuple[Corpus, Index], vi
         left = [hit for hit in found if hit.id != "d003"]
         assert list(index.search(corpus.query, view=view, where=where)) == left
         assert list(index.search(corpus.query, view=view, where=where)) == left
+
+
+@some
+@given(st.data(), corpora())
+def test_more_like_this_is_a_search_for_its_encoding_without_itself(
+    data: st.DataObject, corpus: Corpus
+) -> None:
+    i = data.draw(st.integers(0, len(corpus) - 1))
+    options: dict[str, Any] = {
+        "view": data.draw(st.sampled_from(VIEWS)),
+        "k": data.draw(st.integers(1, 14)),
+        "from_": data.draw(st.integers(0, 3)),
+        "pool": data.draw(st.sampled_from([1, 1000])),
+    }
+    with index_of(corpus) as index:
+        stored = index.engine.read(index.engine.find([corpus.ids[i]]), None)
+        found = index.more_like(corpus.ids[i], **options)
+        others = f'id != "{corpus.ids[i]}"'
+        assert list(found) == list(index.search(stored, where=others, **options))
+        assert corpus.ids[i] not in {hit.id for hit in found}
+
+
+def test_more_like_this_is_explained_by_the_words_of_both(five: tuple[Corpus, Index]) -> None:
+    _, index = five
+    found = index.more_like("d003", k=2, explain=True)
+    assert found.query == TEXT
+    for hit in found:
+        assert hit.explanation is not None
+        for match in hit.explanation.phrase:
+            assert match.text == " … ".join(TEXT[a:b] for a, b in match.spans) != ""
+
+
+def test_more_like_what_is_not_there(five: tuple[Corpus, Index]) -> None:
+    _, index = five
+    with pytest.raises(InputError, match="no document 'd9'"):
+        index.more_like("d9")
+    with pytest.raises(InputError, match="the id of a document, got int"):
+        index.more_like(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown option 'top'"):
+        index.more_like("d001", top=3)

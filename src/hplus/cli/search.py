@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -17,15 +18,14 @@ from hplus.cli.score import COLOURS, print_explanation
 from hplus.errors import HPlusError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from hplus.index import Index
     from hplus.search.results import Results
-    from hplus.types import Hit
+    from hplus.types import Hit, Search
 
 EXAMPLE = 'Example: hplus search notes.hplus "type 2 diabetes" -k 3 --explain'
+MORE_LIKE_EXAMPLE = "Example: hplus more-like notes.hplus doc-17"
 
 
 class ViewOption(StrEnum):
@@ -37,38 +37,55 @@ class ViewOption(StrEnum):
     lexical = "lexical"
 
 
+K = Annotated[int, typer.Option("-k", min=1, help="Hits, at most.")]
+RankedBy = Annotated[ViewOption, typer.Option("--view", help="Which view ranks.")]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", help="Filter on metadata: 'year >= 2020 and not tag = \"x\"'."),
+]
+From = Annotated[int, typer.Option("--from", min=0, help="Hits to leave out at the top.")]
+MinScore = Annotated[
+    float | None, typer.Option("--min-score", help="Leave out hits that score less.")
+]
+GroupBy = Annotated[
+    str | None,
+    typer.Option(
+        "--group-by", metavar="FIELD", help="Only the best hit of each value of a metadata field."
+    ),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")
+]
+OtherModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="PATH|NAME", help="Where the index's model is now."),
+]
+
+
 def search(
     folder: Folder,
     query: Annotated[
         str | None, typer.Argument(help="What is looked for; without it, a prompt.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Hits, at most.")] = 10,
-    view: Annotated[ViewOption, typer.Option(help="Which view ranks.")] = ViewOption.hybrid,
-    where: Annotated[
-        str | None, typer.Option(help="Filter on metadata: 'year >= 2020 and not tag = \"x\"'.")
-    ] = None,
+    k: K = 10,
+    view: RankedBy = ViewOption.hybrid,
+    where: Where = None,
     budget: BudgetCount = None,
     query_budget: Annotated[
         int | None, typer.Option("--query-budget", min=1, help="Units used of the query, at most.")
     ] = None,
     width: Width = None,
-    from_: Annotated[int, typer.Option("--from", min=0, help="Hits to leave out at the top.")] = 0,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", help="Leave out hits that score less.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="PATH|NAME", help="Where the index's model is now."),
-    ] = None,
+    from_: From = 0,
+    min_score: MinScore = None,
+    group_by: GroupBy = None,
+    model: OtherModel = None,
     alpha: Annotated[
         list[str] | None,
         typer.Option(metavar="VIEW=WEIGHT", help="Weight of a view: phrase=1; repeatable."),
     ] = None,
     pool: Annotated[int, typer.Option(min=1, help="Candidates of each branch.")] = 1000,
     exact: Annotated[bool, typer.Option("--exact", help="Scan all units, however many.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")
-    ] = False,
+    explain: Explain = False,
     json_: Json = False,
     queries: Annotated[
         Path | None,
@@ -82,8 +99,10 @@ def search(
     from hplus.index import Index
     from hplus.types import Search
 
-    if (queries is None) != (trec is None) or (queries is not None and query is not None):
-        raise InputError("--queries FILE.jsonl and --trec OUT go together, and without a QUERY")
+    if queries is not None and query is not None:
+        raise InputError("--queries FILE.jsonl goes without a QUERY")
+    if trec is not None and queries is None:
+        raise InputError("--trec OUT needs --queries FILE.jsonl")
     with Index.open(folder, model=model) as opened:
         request = Search(
             query or "",
@@ -99,23 +118,50 @@ def search(
             explain=trec is None and (explain or not json_),
             from_=from_,
             min_score=min_score,
+            group_by=group_by,
             threads=opened.model.threads,
         )
-
-        def ask(text: str) -> Results:
-            if not text.strip():
-                raise InputError("the query is empty")
-            return opened.search(replace(request, query=text))
-
-        if queries is not None and trec is not None:
-            _run(opened, ask, queries, trec)
+        if queries is not None:
+            _answer_all(opened, request, queries, trec, explain=explain, json_=json_)
         elif query is not None:
-            found = ask(query)
+            found = _ask(opened, request, query)
             _show(found, explain=explain, json_=json_)
             if not found:
                 raise typer.Exit(1)
         else:
-            _prompt(opened, ask, explain=explain, json_=json_)
+            _prompt(opened, request, explain=explain, json_=json_)
+
+
+def more_like(
+    folder: Folder,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The id of a document of the index.")],
+    k: K = 10,
+    view: RankedBy = ViewOption.hybrid,
+    where: Where = None,
+    from_: From = 0,
+    min_score: MinScore = None,
+    group_by: GroupBy = None,
+    model: OtherModel = None,
+    explain: Explain = False,
+    json_: Json = False,
+) -> None:
+    """Find the documents most like one of the index; its stored vectors are the query."""
+    from hplus.index import Index
+
+    with Index.open(folder, model=model) as opened:
+        found = opened.more_like(
+            id_,
+            view=view.value,
+            k=k,
+            where=where,
+            explain=explain or not json_,
+            from_=from_,
+            min_score=min_score,
+            group_by=group_by,
+        )
+        _show(found, explain=explain, json_=json_)
+        if not found:
+            raise typer.Exit(1)
 
 
 def _alphas(given: list[str]) -> dict[str, float]:
@@ -130,7 +176,13 @@ def _alphas(given: list[str]) -> dict[str, float]:
     return alphas
 
 
-def _prompt(opened: Index, ask: Callable[[str], Results], *, explain: bool, json_: bool) -> None:
+def _ask(opened: Index, request: Search, text: str) -> Results:
+    if not text.strip():
+        raise InputError("the query is empty")
+    return opened.search(replace(request, query=text))
+
+
+def _prompt(opened: Index, request: Search, *, explain: bool, json_: bool) -> None:
     """One query per line until the input ends; the model stays loaded, a mistake ends nothing."""
     person = sys.stdin.isatty()
     if person:
@@ -149,27 +201,56 @@ def _prompt(opened: Index, ask: Callable[[str], Results], *, explain: bool, json
         if not line.strip():
             continue
         try:
-            _show(ask(line), explain=explain, json_=json_)
+            _show(_ask(opened, request, line), explain=explain, json_=json_)
         except HPlusError as error:
             print(f"error: {error}", file=sys.stderr)
 
 
-def _run(opened: Index, ask: Callable[[str], Results], queries: Path, trec: Path) -> None:
-    """A whole set of queries as a TREC run; the file appears when it is complete."""
+def _answer_all(
+    opened: Index,
+    request: Search,
+    queries: Path,
+    trec: Path | None,
+    *,
+    explain: bool,
+    json_: bool,
+) -> None:
+    """A whole set of queries: a TREC run, which appears when it is complete, and a line of JSON or
+    a list of hits for each."""
     from hplus.files import writing
     from hplus.progress import show_progress
     from hplus.sources.read import read
+    from hplus.texts import steps_of
 
     rows = list(read(queries))
-    with writing(trec) as out, show_progress("searching", len(rows)) as bar:
-        for row in rows:
-            found = ask(row.text)
-            for rank, hit in enumerate(found, start=found.from_ + 1):
-                if any(map(str.isspace, row.id + hit.id)):
-                    raise InputError(f"a TREC run has no ids with blanks: {row.id!r}, {hit.id!r}")
-                out.write(f"{row.id} Q0 {hit.id} {rank} {hit.score:.6f} hplus\n".encode())
-            bar.advance(1)
-    print(f"{trec}: {len(rows):,} queries over {len(opened):,} documents", file=sys.stderr)
+    for row in rows:
+        if not row.text.strip():
+            raise InputError(f"{queries}: the query {row.id} is empty")
+    run = nullcontext(None) if trec is None else writing(trec)
+    with run as out, show_progress("searching", len(rows)) as bar:
+        for step in steps_of(rows, lambda row: len(row.text)):
+            answers = opened.search([replace(request, query=row.text) for row in step])
+            for row, found in zip(step, answers, strict=True):
+                if out is not None:
+                    out.write(_run_of(row.id, found).encode())
+                if json_:
+                    print(json.dumps({"id": row.id, **found.as_json()}, ensure_ascii=False))
+                elif out is None:
+                    console().print(f"{row.id}  {found.query}", style="bold")
+                    _show(found, explain=explain, json_=False)
+            bar.advance(len(step))
+    if trec is not None:
+        print(f"{trec}: {len(rows):,} queries over {len(opened):,} documents", file=sys.stderr)
+
+
+def _run_of(query_id: str, found: Results) -> str:
+    """The lines of one query in a TREC run."""
+    lines = []
+    for rank, hit in enumerate(found, start=found.from_ + 1):
+        if any(map(str.isspace, query_id + hit.id)):
+            raise InputError(f"a TREC run has no ids with blanks: {query_id!r}, {hit.id!r}")
+        lines.append(f"{query_id} Q0 {hit.id} {rank} {hit.score:.6f} hplus\n")
+    return "".join(lines)
 
 
 def _show(found: Results, *, explain: bool, json_: bool) -> None:

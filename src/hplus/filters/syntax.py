@@ -56,6 +56,19 @@ def parse(text: str) -> Filter:
     return _Parser(text).whole()
 
 
+def parse_field(text: str) -> Field:
+    """The name of a field, written as in a filter.
+
+    >>> parse_field("journal.`short name`")
+    Field(path=('journal', 'short name'))
+    """
+    parser = _Parser(text)
+    found = parser.field()
+    if parser.at < len(text):
+        raise parser.expected("the end of the field", "; put a name with such signs in backticks")
+    return found
+
+
 class _Parser:
     """Recursive descent: `at` is the next character that is not blank."""
 

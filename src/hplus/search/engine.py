@@ -91,8 +91,8 @@ class Engine(Protocol):
     def ids(self, documents: I64) -> list[str]:
         """Their ids alone."""
 
-    def read(self, documents: I64, tokens: I32) -> Encoded:
-        """Stored encodings; lexical weights of these token ids alone."""
+    def read(self, documents: I64, tokens: I32 | None) -> Encoded:
+        """Stored encodings; lexical weights of these token ids alone, or of all."""
 
 
 def best(engine: Engine, documents: I64, scores: F64, k: int) -> I64:

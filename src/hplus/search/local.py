@@ -71,7 +71,7 @@ class LocalEngine:
         """Their ids alone."""
         return self.snapshot.ids(documents)
 
-    def read(self, documents: I64, tokens: I32) -> Encoded:
+    def read(self, documents: I64, tokens: I32 | None) -> Encoded:
         """Stored encodings of documents, ascending, up to the rounding of the stored format."""
         parts = by_part(self.snapshot, documents)
         return concatenate([read(segment, places, tokens=tokens) for segment, _, places in parts])

@@ -16,6 +16,7 @@ import numpy as np
 from hplus.errors import BudgetError, InputError
 from hplus.filters import syntax
 from hplus.search.engine import Candidates, Engine, best
+from hplus.search.groups import best_of_groups
 from hplus.search.results import Results
 from hplus.types import F64, I64, Encoded, Explanation, Hit, Search
 from hplus.units.select import narrow
@@ -27,6 +28,22 @@ Spell = Callable[[int], str]
 
 def search(engine: Engine, request: Search, query: Encoded, spell: Spell = str) -> Results:
     """The hits of a request; query: the request's own, encoded."""
+    return _search(engine, request, query, spell, _text(request), np.empty(0, np.int64))
+
+
+def more_like(
+    engine: Engine, request: Search, document: I64, text: str, spell: Spell = str
+) -> Results:
+    """The hits of a request whose query is the encoding of a document i64[1] with this text; the
+    document itself is none of them."""
+    if not isinstance(request.query, Encoded):
+        raise InputError("expected the query to be the encoding of a document, got a text")
+    return _search(engine, request, request.query, spell, text, document)
+
+
+def _search(
+    engine: Engine, request: Search, query: Encoded, spell: Spell, text: str, without: I64
+) -> Results:
     alphas = _alphas(engine, request)
     query = _fitted(engine, request, query)
     where = syntax.parse(request.where) if isinstance(request.where, str) else request.where
@@ -34,16 +51,23 @@ def search(engine: Engine, request: Search, query: Encoded, spell: Spell = str) 
         query, where=where, budget=request.budget, exact=request.exact, threads=request.threads
     )
     wanted = request.from_ + request.k
-    k_global, k_phrase = (max(wanted, size) for size in request.pools)
+    k_global, k_phrase = (max(wanted, size) + len(without) for size in request.pools)
     sizes = {"global": k_global, "phrase": k_phrase, "lexical": max(k_global, k_phrase)}
     # The lexical view finds candidates only where no other view is on.
     leading = [view for view in alphas if view != "lexical"] or ["lexical"]
-    found = {view: branches.candidates(view, sizes[view]) for view in leading}
-    documents = _union(list(found.values()))
-    scores = {view: branches.scores(view, documents) for view in alphas}
-    hits = _hits(engine, request, query, documents, scores, alphas, spell)
+    while True:
+        found = {view: branches.candidates(view, sizes[view]) for view in leading}
+        documents = np.setdiff1d(_union(list(found.values())), without, assume_unique=True)
+        scores = {view: branches.scores(view, documents) for view in alphas}
+        fused = fusion.fuse(scores, alphas)
+        page = _page(engine, request, documents, fused)
+        more = any(len(found[view].documents) == sizes[view] for view in leading)
+        if request.group_by is None or len(page) == request.k or not more or _low(request, fused):
+            break
+        sizes = {view: 4 * size for view, size in sizes.items()}  # the pool has too few groups
+    hits = _hits(engine, request, query, documents, scores, alphas, page, (text, spell))
     paths = {view: candidates.path for view, candidates in found.items()}
-    return Results(_text(request), hits, paths, len(documents), request.from_)
+    return Results(text, hits, paths, len(documents), request.from_)
 
 
 def rerank(
@@ -58,8 +82,10 @@ def rerank(
     branches = engine.branches(query, budget=request.budget, threads=request.threads)
     scores = {view: branches.scores(view, documents) for view in alphas}
     every = replace(request, from_=0, k=max(1, len(documents)))
-    hits = _hits(engine, every, query, documents, scores, alphas, spell)
-    return Results(_text(request), hits, {"given": "exact"}, len(documents))
+    page = _page(engine, every, documents, fusion.fuse(scores, alphas))
+    text = _text(request)
+    hits = _hits(engine, every, query, documents, scores, alphas, page, (text, spell))
+    return Results(text, hits, {"given": "exact"}, len(documents))
 
 
 def _union(found: list[Candidates]) -> I64:
@@ -116,24 +142,25 @@ def _hits(
     documents: I64,
     scores: Mapping[str, F64],
     alphas: Mapping[str, float],
-    spell: Spell,
+    page: I64,
+    spelled: tuple[str, Spell],
 ) -> list[Hit]:
-    """The request's share of these documents, best first, ties by id; explained if it says so."""
-    fused = fusion.fuse(scores, alphas)
-    page = _page(engine, request, documents, fused)
+    """The documents of a page, best first, ties by id; explained if the request says so."""
     if not len(page):
         return []
-    documents, fused = documents[page], fused[page]
+    documents = documents[page]
     scores = {view: own[page] for view, own in scores.items()}
+    fused = fusion.fuse(scores, alphas)
     rows = engine.rows(documents)
     explanations: Sequence[Explanation | None] = [None] * len(rows)
     if request.explain:
+        text, spell = spelled
         stored = engine.read(documents, query.lexical.ids)
         explained = fusion.score(
             query,
             stored.at(budget=request.budget, width=query.units.width),
             alphas,
-            query_text=_text(request),
+            query_text=text,
             document_texts=[row.text for row in rows],
             spell=spell,
         )
@@ -158,7 +185,16 @@ def _page(engine: Engine, request: Search, documents: I64, fused: F64) -> I64:
     if request.min_score is not None:
         high = np.flatnonzero(fused >= request.min_score)
     documents, fused = documents[high], fused[high]
-    page = best(engine, documents, fused, request.from_ + request.k)
+    last = request.from_ + request.k
+    if request.group_by is not None:
+        leaders = best_of_groups(engine, request.group_by, documents, fused, last)
+        return high[np.sort(leaders[request.from_ :])]
+    page = best(engine, documents, fused, last)
     if request.from_:  # by the same scores, so that pages share no document and miss none
         page = np.setdiff1d(page, best(engine, documents, fused, request.from_))
     return high[np.sort(page)]
+
+
+def _low(request: Search, fused: F64) -> bool:
+    """Whether the pool reaches down to the lowest score wanted."""
+    return request.min_score is not None and bool((fused < request.min_score).any())
