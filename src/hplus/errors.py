@@ -13,12 +13,18 @@
     ├── IndexDamagedError   files of an index are missing, cut short or changed
     └── MissingExtraError   an optional package is needed; the message names the extra
 
-Messages say what was expected, what was found, where, and what to do.
+Messages say what was expected, what was found, where, and what to do. They quote texts and names
+that come from anywhere, so nothing in them commands a terminal.
 """
+
+from hplus.terminal import visible
 
 
 class HPlusError(Exception):
     """The root: `except HPlusError` catches everything this library raises on purpose."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class InputError(HPlusError, ValueError):

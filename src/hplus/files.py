@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from hplus.errors import InputError
+from hplus.terminal import on_one_line
 
 LINE_BYTES = 64 * 2**20
 """The longest line, CSV cell or text file that is read into memory."""
@@ -159,5 +160,5 @@ def megabytes(size: int) -> str:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """A name that can be printed: file names may hold bytes that are not text."""
-    return os.fspath(path).encode(errors="backslashreplace").decode()
+    """A name that can be printed: file names may hold bytes that are not text, and line ends."""
+    return on_one_line(os.fspath(path).encode(errors="backslashreplace").decode())

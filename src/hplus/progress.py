@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from hplus.terminal import screen
+
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 1.0
 # The rate is that of the last half minute: a run that continues skips what it has in no time.
@@ -134,7 +136,6 @@ class _Lines(Progress):
 
 @contextmanager
 def _bar(pace: Pace) -> Iterator[Progress]:
-    from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.progress import Progress as Bar
     from rich.table import Column as Cell
@@ -153,7 +154,7 @@ def _bar(pace: Pace) -> Iterator[Progress]:
         BarColumn(bar_width=None, table_column=Cell(ratio=1)),
         Described(table_column=Cell(no_wrap=True)),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+    with Bar(*columns, console=screen(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(pace.label, total=pace.total)
 
         class Shown(Progress):

@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from hplus import __version__
 from hplus.cli import (
@@ -28,9 +31,35 @@ from hplus.cli import (
     train,
 )
 from hplus.errors import HPlusError, IndexDamagedError
+from hplus.terminal import streams, visible
+
+
+@contextmanager
+def _visible_mistakes() -> Iterator[None]:
+    """Typer prints its errors itself, and quotes what was typed: file names, for instance."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(getattr(error, "message", None), str):
+            error.message = visible(error.message)  # type: ignore[attr-defined]
+        raise
+
+
+class Commands(TyperGroup):
+    """All commands, whose errors about what was typed are safe to print."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _visible_mistakes():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_mistakes():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="hplus",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -85,8 +114,9 @@ def run_app(app: typer.Typer) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    try:
-        app()
-    except (HPlusError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(3 if isinstance(error, IndexDamagedError) else 2)
+    with streams():
+        try:
+            app()
+        except (HPlusError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(3 if isinstance(error, IndexDamagedError) else 2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Json, Model, console, plain_table
+from hplus.cli.common import Json, Model, console, plain_table, print_json
 from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.files import write_text
 
@@ -77,7 +77,7 @@ def budget(
     if out is not None:
         _write(out, about, found, table)
     if json_:
-        print(json.dumps(table))
+        print_json(table)
         return
     _print_settings(f"{folder.name} {split}", found)
 

@@ -14,6 +14,7 @@ import typer
 
 from hplus.errors import InputError
 from hplus.files import numbered, numbered_lines
+from hplus.terminal import escaped, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,10 +70,13 @@ def load(model: str, device: str | None, terms: Path | None, **settings: Any) ->
 
 def console() -> Console:
     """Standard output for people; lines may be long in a pipe or file."""
-    from rich.console import Console
-
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
-    return Console(highlight=False, markup=False, soft_wrap=True, width=wide)
+    return screen(soft_wrap=True, width=wide)
+
+
+def print_json(value: object) -> None:
+    """One line of JSON for machines; what would command a terminal is escaped."""
+    print(escaped(json.dumps(value, ensure_ascii=False)))
 
 
 def plain_table(*columns: str, left: int = 1) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from hplus.cli.common import (
     budget_of,
     console,
     plain_table,
+    print_json,
 )
 from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.errors import InputError
@@ -78,22 +78,20 @@ def beir(
         if view in result.vectors:
             rows[view]["vectors"] = result.vectors[view]
     if json_:
-        print(
-            json.dumps(
-                {
-                    "set": folder.name,
-                    "split": split,
-                    "documents": len(data.documents),
-                    "queries": len(data.queries),
-                    "pool": POOL,
-                    "data_hash": data_hash(data),
-                    "model": hplus.recipe.name,
-                    "fingerprint": hplus.fingerprint,
-                    "budget": str(hplus.recipe.document_budget),
-                    "width": hplus.recipe.phrase_width or hplus.dim,
-                    "views": rows,
-                }
-            )
+        print_json(
+            {
+                "set": folder.name,
+                "split": split,
+                "documents": len(data.documents),
+                "queries": len(data.queries),
+                "pool": POOL,
+                "data_hash": data_hash(data),
+                "model": hplus.recipe.name,
+                "fingerprint": hplus.fingerprint,
+                "budget": str(hplus.recipe.document_budget),
+                "width": hplus.recipe.phrase_width or hplus.dim,
+                "views": rows,
+            }
         )
         return
     print_rows(f"{folder.name} {split}", len(data.queries), rows)
@@ -122,9 +120,9 @@ def trec(
         spread = interval({folder.name: values})
         rows[name] = {"mean": spread.mean, "low": spread.low, "high": spread.high}
     if json_:
-        print(json.dumps({"run": run_file.name, "set": folder.name, "split": split,
+        print_json({"run": run_file.name, "set": folder.name, "split": split,
                           "queries": len(data.judgements), "missing": found.missing,
-                          "measures": rows}))  # fmt: skip
+                          "measures": rows})  # fmt: skip
         return
     for name, row in rows.items():
         spread_text = f"{100 * row['low']:.1f} to {100 * row['high']:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -25,6 +24,7 @@ from hplus.cli.common import (
     console,
     load,
     plain_table,
+    print_json,
 )
 from hplus.errors import InputError
 
@@ -143,7 +143,7 @@ def index(
         if opened.stats().segments > 8:
             opened.compact(progress=True)
         if json_:
-            print(json.dumps(asdict(report) | {"documents": len(opened)}))
+            print_json(asdict(report) | {"documents": len(opened)})
             return
         _print_report(report, opened, source, sync=sync)
 
@@ -262,7 +262,7 @@ def verify(folder: Folder, json_: Json = False) -> None:
         found = opened.verify(progress=True)
         fingerprint = opened.settings.fingerprint
     if json_:
-        print(json.dumps(asdict(found) | {"fingerprint": fingerprint}))
+        print_json(asdict(found) | {"fingerprint": fingerprint})
     else:
         out = console()
         for problem in found.problems:
@@ -291,7 +291,7 @@ def stats(folder: Folder, json_: Json = False) -> None:
             {"budget": budget, "width": width, "bytes": size}
             for (budget, width), size in found.smaller.items()
         ]
-        print(json.dumps(asdict(found) | {"smaller": smaller}))
+        print_json(asdict(found) | {"smaller": smaller})
         return
     from rich.table import Table
 

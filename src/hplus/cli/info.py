@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hplus import __version__
-from hplus.cli.common import Device, Json, Model, TermsFile, console, load
+from hplus.cli.common import Device, Json, Model, TermsFile, console, load, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +58,7 @@ def info(
             "extras": extras,
             "kernels": implementation(),
         }
-        print(json.dumps(about, ensure_ascii=False))
+        print_json(about)
         return
     out.print(str(hplus))
     _print_files(origins(hplus.checkpoint), out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from itertools import cycle
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,9 +20,11 @@ from hplus.cli.common import (
     budget_of,
     console,
     load,
+    print_json,
     read_texts,
 )
 from hplus.errors import InputError
+from hplus.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,7 @@ def score(
         query, texts, budget=budget_of(budget, policy), width=width, explain=explain
     )
     if json_:
-        print(json.dumps(_as_json(query, scores), ensure_ascii=False))
+        print_json(_as_json(query, scores))
         return
     out = console()
     print_table(texts, scores, out)
@@ -158,7 +159,7 @@ def marked(text: str, marks: list[tuple[Span, str]]) -> Text:
     """A text on one line with these spans in colour."""
     from rich.text import Text
 
-    line = Text(text)
+    line = Text(visible(text))  # rich would leave some characters out, and move the spans
     for span, colour in marks:
         line.stylize(f"bold {colour}", span.start, span.end)
     return Text(" ").join(line.split()) if "\n" in text else line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import BudgetCount, Json, Width, console
+from hplus.cli.common import BudgetCount, Json, Width, console, print_json
 from hplus.cli.index import Folder
 from hplus.cli.score import COLOURS, print_explanation
 from hplus.errors import HPlusError, InputError
+from hplus.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -234,7 +234,7 @@ def _answer_all(
                 if out is not None:
                     out.write(_run_of(row.id, found).encode())
                 if json_:
-                    print(json.dumps({"id": row.id, **found.as_json()}, ensure_ascii=False))
+                    print_json({"id": row.id, **found.as_json()})
                 elif out is None:
                     console().print(f"{row.id}  {found.query}", style="bold")
                     _show(found, explain=explain, json_=False)
@@ -255,7 +255,7 @@ def _run_of(query_id: str, found: Results) -> str:
 
 def _show(found: Results, *, explain: bool, json_: bool) -> None:
     if json_:
-        print(json.dumps(found.as_json(), ensure_ascii=False))
+        print_json(found.as_json())
         return
     out = console()
     if not found:
@@ -279,7 +279,7 @@ def print_hit(query: str, rank: int, hit: Hit, out: Console, *, explain: bool) -
     head = Text.assemble((f"{rank:>2}  ", "bold"), (hit.id, "bold"), f"  {hit.score:.3f}  ")
     out.print(head.append(views, style="grey50"))
     shown = snippet(hit)
-    line = Text(shown.text)
+    line = Text(visible(shown.text))  # as in `marked`
     for mark in shown.marks:
         line.stylize(f"bold {COLOURS[mark.rank % len(COLOURS)]}", mark.start, mark.end)
     out.print(Text("    ").append_text(line))

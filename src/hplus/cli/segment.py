@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, TermsFile, console, load, read_texts, shade
+from hplus.cli.common import (
+    Device,
+    Json,
+    Model,
+    TermsFile,
+    console,
+    load,
+    print_json,
+    read_texts,
+    shade,
+)
 from hplus.cli.encode import SideOption
 from hplus.errors import InputError
 
@@ -58,7 +67,7 @@ def _show(
 ) -> None:
     for text, units in zip(texts, segmented, strict=True):
         if json_:
-            print(json.dumps({"text": text, "units": [vars(u) for u in units]}, ensure_ascii=False))
+            print_json({"text": text, "units": [vars(u) for u in units]})
             continue
         print_units(units, out)
         if single and out.is_terminal:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Json, console, plain_table
+from hplus.cli.common import Json, console, plain_table, print_json
 from hplus.cli.sets import Cache, states_folder
 from hplus.errors import InputError
 
@@ -111,7 +110,7 @@ def labels(
     ]
     if json_:
         for row in rows:
-            print(json.dumps(row, ensure_ascii=False))
+            print_json(row)
     elif report:
         _print(rows, sources)
     else:

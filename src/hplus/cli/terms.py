@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, console, load, read_texts
+from hplus.cli.common import Device, Json, Model, console, load, print_json, read_texts
 from hplus.errors import InputError
 from hplus.units.terms import Terms
 
@@ -57,7 +56,7 @@ def check(
     if json_:
         for term, count in occurrences.most_common():
             row = {"term": term, "count": count, "changed": dict(changes[term])}
-            print(json.dumps(row, ensure_ascii=False))
+            print_json(row)
     else:
         _print(len(terms), len(lines), changed_texts, occurrences, changes)
     if not occurrences:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from hplus.search.snippets import Snippet, snippet
+from hplus.terminal import visible
 from hplus.types import Hit
 
 # Backgrounds of marked phrases in HTML, readable under black text.
@@ -59,7 +60,7 @@ class Results(Sequence[Hit]):
             f"{rank:>2}  {hit.id}  {hit.score:.3f}  {_views(hit)}\n    {snippet(hit).text}"
             for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         ]
-        return "\n".join([*lines, self.summary()])
+        return visible("\n".join([*lines, self.summary()]))
 
     def summary(self) -> str:
         """How many candidates there were, and which way each branch took."""
@@ -76,7 +77,7 @@ class Results(Sequence[Hit]):
             for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         )
         head = "".join(f"<th>{name}</th>" for name in ("", "id", "score", "views", "text"))
-        return (
+        return visible(
             f"<table><caption>{escape(self.query)}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{rows}</tbody></table><p>{escape(self.summary())}</p>"
         )

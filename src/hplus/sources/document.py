@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from hplus.errors import InputError
-from hplus.files import shown
 
 ID_BYTES = 512
 """The longest id, in UTF-8."""
@@ -131,7 +130,7 @@ def _check_id(id: object) -> None:
     if not id:
         raise InputError("the id is empty")
     if _CONTROL.search(id):
-        raise InputError(f"the id {shown(id)!r} contains a control character")
+        raise InputError(f"the id {id!r} contains a control character")
     _check_characters("the id", id)
     if len(id.encode()) > ID_BYTES:
         raise InputError(f"the id has {len(id.encode())} bytes, at most {ID_BYTES} are allowed")

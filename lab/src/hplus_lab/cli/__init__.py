@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from hplus.cli import run_app
+from hplus.cli import Commands, run_app
 from hplus_lab.cli import audit, baselines, measure, run
 
 app = typer.Typer(
     name="hplus-lab",
+    cls=Commands,
     help="The laboratory of the paper: protocols, tables, plots, audit.",
     no_args_is_help=True,
     add_completion=False,

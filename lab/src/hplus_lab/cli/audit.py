@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table
+from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table, print_json
 from hplus.cli.sets import Cache, states_folder
 from hplus.errors import InputError
 
@@ -103,7 +103,7 @@ def audit(
             summary = _summary(path, split, items, hplus, reference.value, sources, states)
             summaries.append(summary)
             if json_:
-                print(json.dumps(summary, ensure_ascii=False))
+                print_json(summary)
             else:
                 _print(summary, first=len(summaries) == 1)
     if out is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hplus.cli.common import print_json
 from hplus.cli.sets import Cache, Limit, Split, read_set
 from hplus.errors import InputError
 
@@ -54,4 +54,4 @@ def baselines(
     if limit:
         data = replace(data, queries=data.queries[:limit], query_ids=data.query_ids[:limit])
     line = measure(baseline, data, folder=weights, cache=cache, threads=threads)
-    print(json.dumps({"set": folder.name, "split": split, **line}))
+    print_json({"set": folder.name, "split": split, **line})

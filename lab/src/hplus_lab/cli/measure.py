@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, console
+from hplus.cli.common import Device, Json, Model, console, print_json
 from hplus.cli.evaluate import print_rows
 from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.errors import InputError
@@ -99,7 +98,7 @@ def _show(cell: Cell, protocol: Protocol, *, json_: bool) -> None:
         rows[line.name] = {**figures, **vars(line.cost), **line.facts}
     found = contrasts([cell], protocol.planned())
     if json_:
-        print(json.dumps({
+        print_json({
             "protocol": protocol.name, "protocol_hash": protocol.hash, "set": cell.task,
             "split": cell.split, "documents": cell.documents, "queries": len(cell.query_ids),
             "model": cell.system, "fingerprint": cell.fingerprint, "terms": cell.terms,
@@ -107,7 +106,7 @@ def _show(cell: Cell, protocol: Protocol, *, json_: bool) -> None:
             "contrasts": [
                 {"ours": c.ours, "theirs": c.theirs, **vars(d), "p_holm": p} for c, d, p in found
             ],
-        }))  # fmt: skip
+        })  # fmt: skip
         return
     print_rows(f"{cell.task} {cell.split}, {protocol.name}", len(cell.query_ids), rows)
     if any(row.get("degenerate") for row in rows.values()):
