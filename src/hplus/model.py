@@ -15,14 +15,14 @@ from typing import Any, get_args
 import numpy as np
 
 from hplus import checkpoint as checkpoints
-from hplus.backbones.encode import capacity, cut_tokens, encode_states
+from hplus.backbones.encode import capacity, cut_tokens, encode_states, pooled_states
 from hplus.backbones.threads import one_blas_thread
 from hplus.errors import BudgetError, InputError
 from hplus.heads import crf as crf_head
 from hplus.heads.importance import DocumentFrequency
 from hplus.progress import show_progress
 from hplus.recipe import Recipe, Side
-from hplus.texts import as_texts, checked, distinct, in_steps
+from hplus.texts import as_texts, checked, distinct, in_steps, steps_of
 from hplus.types import (
     F32,
     I64,
@@ -37,7 +37,7 @@ from hplus.types import (
     concatenate,
     item_of_row,
 )
-from hplus.units import rules
+from hplus.units import rules, sentences
 from hplus.units.partition import (
     begins_of_tags,
     keep_characters_whole,
@@ -48,7 +48,7 @@ from hplus.units.partition import (
 from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.units.vectors import unit_importance
-from hplus.views import fusion, global_, lexical, phrase
+from hplus.views import fusion, global_, lexical, phrase, stretches
 
 
 class HPlus:
@@ -105,15 +105,24 @@ class HPlus:
         >>> [unit.text for unit in HPlus().segment("type 2 diabetes")[0]]
         ['type 2 diabetes']
         """
-        segmented: list[list[Unit]] = []
-        for step in in_steps(as_texts(texts)):
-            tokens, begins, importance = self._partition(step, side)
+        given = as_texts(texts)
+        segmented: list[list[Unit]] = [[] for _ in given]
+        pieces = (
+            (i, start, piece)
+            for i, text in enumerate(given)
+            for start, piece in self._stretches(text, side)
+        )
+        for step in steps_of(pieces, lambda piece: len(piece[2])):
+            tokens, begins, importance = self._partition([text for *_, text in step], side)
             units = partition(begins, tokens.offsets)
             spans = spans_of_units(tokens, units).tolist()
             weights = unit_importance(importance, units).tolist()
-            for text, (first, last) in zip(step, pairwise(units.offsets.tolist()), strict=True):
-                found = zip(spans[first:last], weights[first:last], strict=True)
-                segmented.append([Unit(a, b, text[a:b], weight) for (a, b), weight in found])
+            bounds = pairwise(units.offsets.tolist())
+            for (i, start, text), (first, last) in zip(step, bounds, strict=True):
+                segmented[i] += [
+                    Unit(start + a, start + b, text[a:b], weight)
+                    for (a, b), weight in zip(spans[first:last], weights[first:last], strict=True)
+                ]
         return segmented
 
     def encode_query(
@@ -297,10 +306,48 @@ class HPlus:
         one BLAS thread, the last bit depends neither on the cores nor on the number of workers.
         """
         once, order = distinct(texts)
+        # Long texts are read one by one after the others, which are the rule.
+        is_long = np.array([self._is_long(text, side) for text in once], np.bool_)
+        short = [text for text, long in zip(once, is_long, strict=True) if not long]
+        steps = list(in_steps(short)) if short or is_long.any() else [[]]
         with one_blas_thread():
-            encoded = self._views(self._states(once, side, advance), budget, width)
+            parts = [self._views(self._states(s, side, advance), budget, width) for s in steps]
+            for i in np.flatnonzero(is_long):
+                parts.append(self._encode_long(once[i], budget, width, side, advance))
+        encoded = concatenate(parts)
+        if is_long.any():
+            encoded = encoded.take(np.argsort(np.argsort(is_long, kind="stable")))
         advance(len(texts) - len(once))
         return encoded if order is None else encoded.take(order)
+
+    def _encode_long(
+        self,
+        text: str,
+        budget: Budget,
+        width: int | None,
+        side: Side,
+        advance: Callable[[float], None],
+    ) -> Encoded:
+        """A long text, stretch by stretch: the states of all are never in memory at once."""
+        backbone, reading = self.checkpoint.backbone, self.recipe.reading(side)
+        parts = []
+        for start, piece in self._stretches(text, side):
+            states = self._states([piece], side)
+            advance(len(piece) / len(text))
+            encoded = self._views(states, stretches.budget_of_stretch(budget), width)
+            lengths = np.diff(states.tokens.offsets)
+            (averaged,) = pooled_states(backbone, reading, lengths, states.windows).tolist()
+            parts.append(stretches.Stretch(start, encoded, states.pooled, averaged))
+        return stretches.join(parts, budget, self.recipe.global_width or self.dim)
+
+    def _is_long(self, text: str, side: Side) -> bool:
+        return len(text) > stretches.SIZE and self.recipe.reading(side).long == "stitch"
+
+    def _stretches(self, text: str, side: Side) -> Iterator[tuple[int, str]]:
+        """A long text in pieces that are read by themselves, others as they are."""
+        if self._is_long(text, side):
+            return sentences.stretches(text, stretches.SIZE)
+        return iter([(0, text)])
 
     def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
         importance = self._importance(states.tokens, states.inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -24,7 +25,16 @@ from builders import (
     sum_by,
 )
 from hplus.errors import BudgetError
-from hplus.types import I64, Encoded, Tokens, Units, concatenate, offsets_of
+from hplus.types import (
+    I64,
+    Encoded,
+    Tokens,
+    Units,
+    concatenate,
+    concatenate_ragged,
+    offsets_of,
+)
+from hplus.units import select
 from hplus.units.select import (
     Budget,
     Policy,
@@ -533,3 +543,73 @@ def test_impossible_widths(width: int) -> None:
 )
 def test_a_budget_spells_itself(budget: Budget, spelled: str) -> None:
     assert str(budget) == spelled
+
+
+def merged_by_hand(units: Units, count: int, policy: Policy, window: int, part: int) -> Units:
+    """A text in windows of its own, each under a budget, and the groups again."""
+    while len(units.weights) > max(window, count):
+        starts = units.spans[units.span_offsets[:-1], 0]
+        units = units.rows(np.argsort(starts, kind="stable"), units.offsets)
+        n = len(units.weights)
+        number = math.ceil(n / window)
+        wanted = max(count, math.ceil(n / part))
+        done, parts = 0, []
+        for i in range(number):
+            rows = np.arange(i * n // number, (i + 1) * n // number)
+            share = (i + 1) * n // number * wanted // n - done
+            done += share
+            alone = units.rows(rows, offsets_of([len(rows)]))
+            parts.append(bring_to(np.array([share]), policy, spend(Budget(), alone)[0]))
+        joined = concatenate_ragged(parts)
+        units = Units(**{**vars(joined), "offsets": offsets_of([len(joined.weights)])})
+    return bring_to(np.array([count]), policy, spend(Budget(), units)[0])
+
+
+@some
+@given(
+    st.lists(st.sampled_from([0, 3, 16, 17, 40, 150, 400]), min_size=1, max_size=4),
+    seeds,
+    st.sampled_from([1, 4, 15, 30, 200]),
+    st.sampled_from(["merge", "ward"]),
+)
+def test_many_units_are_merged_window_by_window_and_then_again(
+    lengths: list[int], seed: int, count: int, policy: Policy
+) -> None:
+    units = random_units(np.random.default_rng(seed), lengths)
+    whole = spend(Budget(count, policy=policy), units)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select, "WINDOW", 16)
+        found, dropped = spend(Budget(count, policy=policy), units)
+    assert len(dropped.weights) == 0
+    assert found.offsets.tolist() == whole.offsets.tolist()
+    for text, length in enumerate(lengths):
+        alone = units.take(np.array([text]))
+        expected = merged_by_hand(alone, count, policy, 16, select.PART)
+        mine = found.take(np.array([text]))
+        assert_same(mine, expected, rtol=1e-6)
+        assert sorted(mine.spans.tolist()) == alone.spans.tolist()
+        if length <= 16:  # one window: nothing changes
+            assert_same(mine, whole.take(np.array([text])), rtol=1e-6)
+
+
+def test_budgets_share_clusters_of_short_texts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "WINDOW", 16)
+    units = random_units(np.random.default_rng(5), [12, 90, 16])
+    joins: dict[int, I64] = {}
+    for count in (30, 3, 14, 8):
+        budget = Budget(count, policy="merge")
+        assert_same(spend(budget, units, joins)[0], spend(budget, units)[0], rtol=0)
+    assert sorted(joins) == [0, 2]
+
+
+def test_memory_of_merging_grows_with_the_units_not_with_their_square() -> None:
+    units = random_units(np.random.default_rng(2), [12_000], width=4)  # at once: 1.2 GB
+    spend(Budget(2, policy="merge"), random_units(np.random.default_rng(3), [9]))  # imports
+    tracemalloc.start()
+    try:
+        kept, _ = spend(Budget(32, policy="merge"), units)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept.weights) == 32
+    assert peak < 150e6

@@ -165,12 +165,19 @@ def encode_states(
     sums = np.zeros((len(read), dim), np.float64)
     np.add.at(sums, plan.text, by_window)
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
-    around = len(before) + len(after) if reading.mean_over == "all" else 0
-    summed = counts + around if reading.pooling == "mean" else windows
+    summed = pooled_states(backbone, reading, counts, windows)
     pooled: F32 = (sums / np.maximum(summed, 1)[:, None]).astype(np.float32)
     advance(int((counts == 0).sum()))
     cut = (np.diff(tokens.offsets) - np.diff(read.offsets)).astype(np.int32)
     return States(read, states, inner, pooled, windows, cut)
+
+
+def pooled_states(backbone: Backbone, reading: Reading, tokens: I64, windows: I32) -> I64:
+    """Of how many states each text's pooled vector is the mean, i64[n]."""
+    if reading.pooling != "mean":
+        return windows.astype(np.int64)
+    around = sum(map(len, _surroundings(backbone, reading)))
+    return tokens + around if reading.mean_over == "all" else tokens
 
 
 def _surroundings(backbone: Backbone, reading: Reading) -> tuple[I32, I32]:

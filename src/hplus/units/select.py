@@ -6,6 +6,9 @@ nothing is lost: eq:importance_preservation holds under any budget. *ward* takes
 same clusters; on single tokens that is the token pooling of other late-interaction libraries, which
 every table compares with.
 
+Clustering takes memory and time with the square of the units, so those of a long text are merged
+window by window, and the groups again; a text of one window is clustered as a whole.
+
 Units always come out in order of importance, largest first, ties by position; so, with drop, a
 smaller budget is a prefix.
 """
@@ -34,6 +37,10 @@ from hplus.types import (
 from hplus.units.vectors import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
+# Units that are clustered at once: a text of 20 KB, in 60 MB and under half a second.
+WINDOW = 2_048
+# A window that is not the whole text is merged to this part of its units.
+PART = 8
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,8 @@ def join(vectors: F32) -> I64:
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
 
-    distances = np.clip(1 - vectors @ vectors.T, 0, 2)
+    distances = vectors @ vectors.T
+    np.clip(np.subtract(1, distances, out=distances), 0, 2, out=distances)
     tree = linkage(squareform(distances, checks=False), method="ward")
     joins: I64 = tree[:, :2].astype(np.int64)
     return joins
@@ -167,7 +175,13 @@ def cluster(joins: I64, count: int) -> I64:
 def merge(
     units: Units, counts: I64, policy: Policy = "merge", joins: dict[int, I64] | None = None
 ) -> Units:
-    """Units of each text -> counts[text] groups, each a mean of its members."""
+    """Units of each text -> counts[text] groups, each a mean of its members.
+
+    Above WINDOW units in a text the members are groups of neighbours, which are merged like units.
+    """
+    whole = np.diff(units.offsets)
+    units = _by_windows(units, counts, policy)
+    whole = whole == np.diff(units.offsets)
     vectors, weights, offsets = units.vectors, units.weights, units.offsets
     spans, span_offsets = units.spans, units.span_offsets
     group = np.zeros(len(weights), np.int64)
@@ -177,9 +191,11 @@ def merge(
         if last - first <= counts[text]:
             groups = np.arange(last - first, dtype=np.int64)
         else:
-            if text not in joins:
-                joins[text] = join(vectors[first:last])
-            groups = cluster(joins[text], int(counts[text]))
+            # The windows of a long text depend on its count: other budgets cannot share them.
+            known = joins if whole[text] else {}
+            if text not in known:
+                known[text] = join(vectors[first:last])
+            groups = cluster(known[text], int(counts[text]))
         group[first:last] = base + groups
         base += int(counts[text])
     group_offsets = offsets_of(counts)
@@ -209,6 +225,31 @@ def merge(
         spans=spans[by_group],
         span_offsets=offsets_of(np.bincount(owner, minlength=base)),
     )
+
+
+def _by_windows(units: Units, counts: I64, policy: Policy) -> Units:
+    """Texts of more than WINDOW units brought to WINDOW groups or to their counts, whichever is
+    more; the others stay as they are."""
+    while True:
+        lengths = np.diff(units.offsets)
+        long = (lengths > WINDOW) & (lengths > counts)
+        if not long.any():
+            return units
+        starts = units.spans[units.span_offsets[:-1], 0]
+        order = np.lexsort((starts, item_of_row(units.offsets))).astype(np.int64)  # reading order
+        windows: list[int] = []
+        ends, wanted = [np.zeros(1, np.int64)], []
+        for first, length, count, divided in zip(
+            units.offsets[:-1].tolist(), lengths.tolist(), counts.tolist(), long, strict=True
+        ):
+            windows.append(-(-length // WINDOW) if divided else 1)
+            groups = max(count, -(-length // PART)) if divided else length
+            edges = np.arange(windows[-1] + 1) * length // windows[-1]
+            ends.append(first + edges[1:])
+            wanted.append(np.diff(edges * groups // max(1, length)))
+        parts = units.rows(order, np.concatenate(ends))
+        merged = merge(parts, np.concatenate(wanted), policy)
+        units = replace(merged, offsets=merged.offsets[offsets_of(windows)])
 
 
 def top_b(units: Units, paid: Bool) -> tuple[Units, Units]:

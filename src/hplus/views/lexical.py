@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hplus.types import F32, F64, I64, Lexical, TokenMatch, Tokens, item_of_row, offsets_of
+from hplus.types import F32, F64, I32, I64, Lexical, TokenMatch, Tokens, item_of_row, offsets_of
 
 
 def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
@@ -16,14 +16,25 @@ def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
     """
     known = np.flatnonzero(tokens.ids != (-1 if unknown is None else unknown))
     text = item_of_row(tokens.offsets)[known]
-    ids, weights = tokens.ids[known], importance[known]
+    return _largest(text, tokens.ids[known], importance[known], len(tokens))
+
+
+def join(parts: Sequence[Lexical]) -> Lexical:
+    """One text from its parts, each the view of one text."""
+    ids = np.concatenate([part.ids for part in parts])
+    weights = np.concatenate([part.weights for part in parts])
+    return _largest(np.zeros(len(ids), np.int64), ids, weights, 1)
+
+
+def _largest(text: I64, ids: I32, weights: F32, texts: int) -> Lexical:
+    """Each token id once in each text, with its largest weight there."""
     order = np.lexsort((ids, text))
     text, ids, weights = text[order], ids[order], weights[order]
     new = np.ones(len(ids), np.bool_)
     new[1:] = (text[1:] != text[:-1]) | (ids[1:] != ids[:-1])
     first = np.flatnonzero(new)
     largest = np.maximum.reduceat(weights, first) if len(first) else weights
-    offsets = offsets_of(np.bincount(text[first], minlength=len(tokens)))
+    offsets = offsets_of(np.bincount(text[first], minlength=texts))
     return Lexical(ids[first], largest, offsets)
 
 
