@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hplus.units.sentences import sentence_ends, stretches
@@ -14,6 +14,7 @@ from hplus.units.sentences import sentence_ends, stretches
 TEXT = st.text(st.sampled_from("ab A.!?。\n\r\t\"')é\u0301👩\u200d🔬"), max_size=80)
 
 
+@settings(deadline=None)
 @given(TEXT, st.integers(1, 30))
 @example("", 1)
 @example("a" * 50, 7)
@@ -42,6 +43,7 @@ def test_the_best_place_of_the_second_half(text: str, cut: str) -> None:
     assert next(iter(stretches(text, size)))[1] == cut
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_sentences_end_after_a_mark_or_a_blank_line(text: str) -> None:
     ends = sentence_ends(text)
