@@ -19,7 +19,7 @@ from hplus.views import lexical
 # Characters of a stretch: some sixteen thousand tokens of English, 50 MB of states.
 SIZE = 64_000
 # Groups that the units of a stretch are merged to, if the budget is not larger.
-GROUPS = 1_024
+GROUPS = 256
 
 
 @dataclass(frozen=True)
