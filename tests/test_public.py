@@ -15,6 +15,7 @@ NAMES = [
     "Budget",
     "BudgetError",
     "CheckpointError",
+    "Columns",
     "Encoded",
     "Explanation",
     "FilterError",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hplus.index import Index
     from hplus.model import HPlus
     from hplus.search.results import Results
+    from hplus.sources.columns import Columns
     from hplus.types import Encoded, Explanation, Hit, Lexical, Scores, Search, Span, Unit, Units
     from hplus.units.select import Budget
     from hplus.units.terms import Terms
@@ -37,6 +38,7 @@ _HOMES = {
     "Index": "hplus.index",
     "Results": "hplus.search.results",
     "Budget": "hplus.units.select",
+    "Columns": "hplus.sources.columns",
     "Terms": "hplus.units.terms",
     "Encoded": "hplus.types",
     "Explanation": "hplus.types",
@@ -66,6 +68,7 @@ __all__ = [
     "Budget",
     "BudgetError",
     "CheckpointError",
+    "Columns",
     "Encoded",
     "Explanation",
     "FilterError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +21,9 @@ from hplus.search.local import LocalEngine, recall
 from hplus.search.requests import Query, as_request, as_requests, in_threads
 from hplus.search.results import Results
 from hplus.sources import read as sources
+from hplus.sources.columns import Columns
 from hplus.sources.document import Document
+from hplus.sources.folders import unreadable
 from hplus.storage import catalogue, writer
 from hplus.storage.catalogue import Settings
 from hplus.storage.check import checked
@@ -262,15 +265,17 @@ class Index:
         report: Callable[[str], None] | None = None,
         workers: int = 1,
         progress: bool = False,
+        columns: Columns | None = None,
     ) -> Report:
         """New documents from a file, a folder or any iterable, encoded and confirmed in steps.
 
         Memory stays bounded. A document that the index has already, unchanged, costs nothing; the
         same id with another text is refused: see `update`. If it is interrupted, call it again.
         on_error="skip" leaves out bad rows of the source and those that repeat an id, and reports
-        each to `report`. workers: processes that share the encoding.
+        each to `report`. workers: processes that share the encoding. columns: which of a table, or
+        fields of JSON lines and dicts, hold text, title and id.
         """
-        return self._put(source, on_error, report, workers, progress)
+        return self._put(source, on_error, report, workers, progress, columns)
 
     def update(
         self,
@@ -280,15 +285,19 @@ class Index:
         report: Callable[[str], None] | None = None,
         workers: int = 1,
         progress: bool = False,
+        columns: Columns | None = None,
         sync: bool | Callable[[int], bool] = False,
     ) -> Report:
         """Like `add`, but a document that the index has with another text is replaced.
 
         sync: delete the documents that the source does not have; a function is given their number
-        and says whether. If rows were skipped, nothing is deleted: theirs would be, too.
+        and says whether. If rows were skipped, or files for want of a reader, nothing is deleted:
+        theirs would be, too.
         """
         agreed = (lambda _: True) if sync is True else sync or None
-        return self._put(source, on_error, report, workers, progress, update=True, sync=agreed)
+        return self._put(
+            source, on_error, report, workers, progress, columns, update=True, sync=agreed
+        )
 
     def _put(
         self,
@@ -297,6 +306,7 @@ class Index:
         report: Callable[[str], None] | None,
         workers: int,
         progress: bool,
+        columns: Columns | None,
         *,
         update: bool = False,
         sync: Callable[[int], bool] | None = None,
@@ -304,6 +314,7 @@ class Index:
         from hplus.workers import encode_steps
 
         skipped = 0
+        others = Counter[str]()
 
         def skip(message: str) -> None:
             nonlocal skipped
@@ -312,14 +323,19 @@ class Index:
             if report is not None:
                 report(message)
 
-        total = partial(sources.count, source)
+        total = partial(sources.count, source, columns)
         bar = show_progress("indexing", total, wanted=progress)
         model = self.model
         with self._writer() as out:
             self._match(model, out.settings)  # the folder may have been replaced
             seen = Seen(out.connection)
             documents = sources.read(
-                source, on_error=on_error, report=report and skip, is_new=seen.note
+                source,
+                on_error=on_error,
+                report=report and skip,
+                is_new=seen.note,
+                columns=columns,
+                passed_over=lambda ending: others.update([ending]),
             )
             with bar as shown:
                 encode = partial(
@@ -331,7 +347,7 @@ class Index:
                     advance=shown.advance,
                 )
                 done = out.put(documents, encode, update=update, advance=shown.advance)
-            done = replace(done, skipped=skipped)
+            done = replace(done, skipped=skipped, other_files=dict(others))
             return done if sync is None else _synced(out, seen, done, sync)
 
     def add_encoded(
@@ -471,7 +487,7 @@ class Index:
 def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], bool]) -> Report:
     """Delete what the source does not have, if `sync` agrees."""
     absent, deleted = seen.others(), 0
-    if absent and not done.skipped and sync(absent):
+    if absent and not done.skipped and not unreadable(done.other_files) and sync(absent):
         with out.change():
             deleted = seen.delete_others()
     return replace(done, absent=absent, deleted=deleted)

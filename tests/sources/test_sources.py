@@ -31,6 +31,7 @@ from pyarrow.dataset import dataset
 from hplus import files
 from hplus.errors import HPlusError, InputError, MissingExtraError
 from hplus.evaluate.data import demo_folder, read_beir
+from hplus.sources import columns as source_columns
 from hplus.sources import folders as source_texts
 from hplus.sources import tables as source_tables
 from hplus.sources.document import Document, id_of_text
@@ -46,6 +47,9 @@ DOCUMENTS = [
     Document("7", "heart failure", {"year": 2019, "tags": ["x"]}),
     Document(id_of_text("no id"), "no id"),
 ]
+
+
+SAY_WHICH = "; say which one holds the text: --text NAME, in Python Columns(text=NAME)"
 
 
 def unnamed(text: str, **metadata: Any) -> Document:
@@ -359,7 +363,7 @@ def test_bad_rows(tmp_path: Path, content: str | bytes, said: str, texts: list[s
     [
         ("", " is empty, expected a header line with a column 'text'"),
         ("\n\n", " is empty, expected a header line with a column 'text'"),
-        ("id;text\n1;a\n", " has no column 'text'; its columns are 'id;text'"),
+        ("id;body\n1;a\n", f" has no column 'text'; its columns are 'id', 'body'{SAY_WHICH}"),
         ("text,a,a\n1,2,3\n", " has two columns called 'a'"),
         (b"\xff\n", ":1: field 1 is not UTF-8"),
         ('"text', ":1: not CSV: unexpected end of data"),
@@ -452,7 +456,7 @@ def test_parquet_mistakes(tmp_path: Path) -> None:
     )
     assert problem(path) == f"{path}:2: the id is NoneType, expected str"
     path = parquet_file(tmp_path / "e.parquet", {"body": ["a"]})
-    assert problem(path) == f"{path} has no column 'text'; its columns are 'body'"
+    assert problem(path) == f"{path} has no column 'text'; its columns are 'body'{SAY_WHICH}"
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:
@@ -774,7 +778,8 @@ def test_tables_in_memory_are_read_by_rows(monkeypatch: pytest.MonkeyPatch) -> N
 def test_mistakes_of_tables_in_memory() -> None:
     for source in (pd.DataFrame({"id": [1]}), pa.table({"id": [1]})):
         name = type(source).__name__
-        assert problem(source) == f"the {name} has no column 'text'; its columns are 'id'"
+        said = f"the {name} has no column 'text'; its columns are 'id'{SAY_WHICH}"
+        assert problem(source) == said
     frame = pd.DataFrame([["a", "b", "c"]], columns=["text", "x", "x"])
     assert problem(frame) == "the DataFrame has two columns called 'x'"
     frame = pd.DataFrame({"text": ["a", None, "c"]})
@@ -859,7 +864,7 @@ class Compared(str):
 
 def test_the_columns_of_a_table_are_compared_a_few_times_each() -> None:
     columns = [Compared(f"c{i}") for i in range(2000)]
-    source_tables._check_columns("d.csv", [*columns, "text"])
+    source_columns.of_header("d.csv", [*columns, "text"], source_columns.DEFAULT)
     assert Compared.times < 10 * len(columns)
 
 
@@ -883,15 +888,15 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     write(empty / "data.csv", "text\na\n")
     assert problem(empty) == (
-        f"{empty} has no .txt or .md file and no corpus.jsonl; "
-        "name a .jsonl, .csv or .parquet file itself"
+        f"{empty} has no .txt, .md, .html or .pdf file that can be read (it has 1 .csv) and no "
+        "corpus.jsonl; name a .jsonl, .csv or .parquet file itself"
     )
     path = write(tmp_path / "d.json", '[{"text": "a"}]')
     assert problem(path) == f"{path} is a JSON list; write it as JSON lines, one object per line"
-    for path in (write(tmp_path / "d.pdf", "%PDF"), write(tmp_path / "nil", "")):
+    for path in (write(tmp_path / "d.docx", "PK"), write(tmp_path / "nil", "")):
         assert problem(path) == (
             f"{path} is of an unknown kind; "
-            "expected .jsonl, .csv, .tsv, .parquet, .txt, .md or a folder"
+            "expected .jsonl, .csv, .tsv, .parquet, .txt, .md, .html, .pdf or a folder"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -63,10 +64,25 @@ def index(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="JSONL, CSV, TSV or Parquet file, BEIR folder, tree of .txt and .md files, or -.",
+            help="JSONL, CSV, TSV or Parquet file, BEIR folder, tree of .txt, .md, .html and .pdf "
+            "files, or -.",
         ),
     ],
     folder: Folder,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="The text; several are joined."),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="COLUMN", help="Put before the text.")
+    ] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="What documents are known by.")
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="D", help="Between columns; the header tells."),
+    ] = None,
     on_error: Annotated[
         OnErrorOption, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
     ] = OnErrorOption.stop,
@@ -95,6 +111,8 @@ def index(
     Unchanged documents cost nothing, changed ones are replaced.
     """
     from hplus.index import Index
+    from hplus.sources.columns import DEFAULT, Columns
+    from hplus.storage.create import New
     from hplus.storage.snapshot import CATALOGUE
 
     if source != "-" and not Path(source).exists():  # before an empty index is created
@@ -105,7 +123,11 @@ def index(
         raise InputError("--sync asks before it deletes, and nobody can answer here; add --yes")
     hplus = load(model, device, terms)
     wanted = budget_of(budget, policy)
-    if (folder / CATALOGUE).exists():
+    columns = None
+    if text or title or id_ or delimiter:
+        columns = Columns(tuple(text or DEFAULT.texts), title, id_, delimiter)
+    new = None if (folder / CATALOGUE).exists() else New(folder)
+    if new is None:
         made = Index.open(folder, model=hplus)
         _check_settings(made, wanted, width, global_width, format_)
     else:
@@ -122,7 +144,7 @@ def index(
         question = f"delete {_counted(count, 'document')} of {folder} that {source} does not have?"
         return sync and (yes or typer.confirm(question, err=True))
 
-    with made as opened:
+    with new or nullcontext(), made as opened:
         before = len(opened)
         try:
             report = opened.update(
@@ -131,6 +153,7 @@ def index(
                 report=lambda message: print(f"skipped: {message}", file=sys.stderr),
                 workers=workers,
                 progress=True,
+                columns=columns,
                 sync=delete_absent,
             )
         except KeyboardInterrupt:
@@ -174,6 +197,9 @@ def _check_settings(
 
 
 def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> None:
+    from hplus.sources.folders import counted, unreadable
+    from hplus.sources.pages import INSTALL
+
     out = console()
     changes = [f"{report.added:,} added", f"{report.updated:,} replaced"]
     if report.metadata_changed:
@@ -189,11 +215,16 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
             hint = "--sync deletes what the source does not have"
         elif report.skipped:
             hint = "nothing was deleted, because rows were skipped"
+        elif unreadable(report.other_files):
+            hint = "nothing was deleted, because files could not be read"
         else:
             hint = "nothing was deleted"
         verb = "is" if report.absent == 1 else "are"
         absent = f"{_counted(report.absent, 'document')} of the index {verb} not in {source}"
         out.print(f"{absent}; {hint}")
+    if report.other_files:
+        remedy = f"; {INSTALL}" if unreadable(report.other_files) else ""
+        out.print(f"other files, not indexed: {counted(report.other_files)}{remedy}")
     if not report.tokens:
         return
     lost = report.cut_tokens / (report.tokens + report.cut_tokens)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from hplus.errors import InputError
+from hplus.sources.columns import DEFAULT, Columns, of_row
 
 ID_BYTES = 512
 """The longest id, in UTF-8."""
@@ -94,29 +95,36 @@ def id_of_text(text: str) -> str:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def document_of(fields: Mapping[Any, Any]) -> Document:
+def document_of(fields: Mapping[Any, Any], columns: Columns = DEFAULT) -> Document:
     """A document from an object, a dict or a row; without an id, the hash of its text is one."""
     rest = dict(fields)
-    known = "_id" in rest or "id" in rest
-    id = rest.pop("_id") if "_id" in rest else rest.pop("id", None)
+    chosen = of_row(rest, columns)
+    id: Any = None if chosen.id is None else rest.pop(chosen.id)
     if isinstance(id, int) and not isinstance(id, bool):
         id = str(id)
-    title = rest.pop("title", None) or ""
+    title = "" if chosen.title is None else rest.pop(chosen.title) or ""
     if not isinstance(title, str):
         raise InputError(f"the title is {type(title).__name__}, expected str")
-    if "text" not in rest:
-        raise InputError('no "text" field')
-    text = rest.pop("text")
-    if not isinstance(text, str):
-        raise InputError(f"the text is {type(text).__name__}, expected str")
+    text = _joined([rest.pop(name) for name in chosen.texts])
     nested = rest.get("metadata", {})
     if nested is None or isinstance(nested, dict):
         rest.pop("metadata", None)
         rest = {**(nested or {}), **rest}
-    if title:
-        rest["title"] = title
+    if title and chosen.title is not None:
+        rest[chosen.title] = title
     text = f"{title} {text}".strip()
-    return Document(id if known else id_of_text(text), text, rest)
+    return Document(id_of_text(text) if chosen.id is None else id, text, rest)
+
+
+def _joined(texts: list[Any]) -> str:
+    """Several texts as one; a null among others counts as empty."""
+    present = [text for text in texts if text is not None] or texts
+    for text in present:
+        if not isinstance(text, str):
+            raise InputError(f"the text is {type(text).__name__}, expected str")
+    if len(present) == 1:
+        return str(present[0])
+    return "\n\n".join(filter(None, map(str.strip, present)))
 
 
 def document_of_text(text: str) -> Document:

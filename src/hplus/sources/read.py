@@ -5,11 +5,12 @@ What `read` takes, by name and, where the name says nothing, by content:
 | source | documents |
 |---|---|
 | `.jsonl`, `.ndjson` | one JSON object per line, blank lines skipped |
-| `.csv`, `.tsv` | one per row, the header names the columns |
+| `.csv`, `.tsv` | one per row, the header names the columns and shows what separates them |
 | `.parquet` | one per row, read batch by batch (`pip install hplus[parquet]`) |
 | folder with `corpus.jsonl` (or .gz) | its lines: a BEIR set |
-| any other folder | every `.txt` and `.md` in it, sorted by path |
+| any other folder | every `.txt`, `.md`, `.html` and `.pdf` in it, sorted by path |
 | `.txt`, `.md` | the file is one document, as in a folder |
+| `.html`, `.htm`, `.xhtml`, `.pdf` | the same (`pip install hplus[documents]`) |
 | `-` | standard input: JSON lines if the first one begins with `{`, else one document per line |
 | a Python iterable | of str, dict, (id, text) or `Document` |
 | a table of pandas, Arrow or polars | one per row, as of a Parquet file |
@@ -19,7 +20,8 @@ gz is recognised by content, except for Parquet. Everything is UTF-8.
 **Fields.** An object, a dict and a row of a table are read alike. `_id`, or else `id`, is a str or
 int; without one the id is a hash of the text, so that a row inserted above changes no ids below
 it. `text` is a str. `title`, a str, is put before the text and stays in the metadata unless it is
-empty. All other fields are metadata, and so are the fields of an object called `metadata`; where
+empty. Other columns can be named (`Columns`); names that differ in case only are recognised.
+All other fields are metadata, and so are the fields of an object called `metadata`; where
 both have a field, the outer one counts. Metadata holds JSON values without NaN and Infinity, nested
 at most `document.METADATA_DEPTH` levels.
 
@@ -32,8 +34,9 @@ without a name is left out.
 become ISO texts, decimals floats. A named index of a DataFrame is a column.
 
 **Folders.** The id is the path below the folder, with `/`, and is in the metadata as `path`; so is
-the first heading of a .md file, as `title` (it is in the text already). Hidden files and folders
-are skipped. Links to files are followed, links to folders are not, so there are no loops.
+the first heading of a .md file, as `title` (it is in the text already), and the title of a page or
+a PDF. Hidden files and folders are skipped, other files are passed over and counted by ending.
+Links to files are followed, links to folders are not, so there are no loops.
 
 **Mistakes.** A bad line, row or file of a folder stops the reading or is reported and skipped, as
 requested; so does a row that repeats an id, if `is_new` tells. What spoils the whole source
@@ -49,11 +52,14 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from hplus.errors import InputError
 from hplus.files import LINE_BYTES, Lines, readable, shown, unpacked
+from hplus.sources import pages
+from hplus.sources.columns import DEFAULT, Columns
 from hplus.sources.document import (
     Complain,
     Document,
@@ -63,11 +69,12 @@ from hplus.sources.document import (
     document_of_text,
     documents_of,
 )
-from hplus.sources.folders import TEXTS, text_file, tree, walk
+from hplus.sources.folders import TEXTS, PassedOver, text_file, tree, walk
 from hplus.sources.tables import parquet, parquet_rows, rows_in_memory, table, table_rows
 
 _JSON_LINES = (".jsonl", ".ndjson")
 _TABLES = {".csv": ",", ".tsv": "\t"}
+_WHOLE = (*TEXTS, *pages.ENDINGS)
 
 
 def read(
@@ -76,10 +83,13 @@ def read(
     on_error: Literal["stop", "skip"] = "stop",
     report: Complain | None = None,
     is_new: Callable[[str], bool] = lambda _: True,
+    columns: Columns | None = None,
+    passed_over: PassedOver = lambda _: None,
 ) -> Iterator[Document]:
     """The documents of a source; "skip" reports bad rows to `report` and continues.
 
-    is_new: notes an id and says whether it is the first of its kind in this source.
+    is_new: notes an id and says whether it is the first of its kind in this source. passed_over: is
+    given the ending of every file of a folder that is no document.
 
     >>> [document.text for document in read(["type 2 diabetes", {"id": "x", "text": "heart"}])]
     ['type 2 diabetes', 'heart']
@@ -89,10 +99,12 @@ def read(
     if on_error == "skip" and report is None:
         raise InputError('on_error="skip" needs report=, a function that takes each message')
     bad: Complain = report if on_error == "skip" and report is not None else _stop
-    return distinct(_found(source, bad), is_new, bad)
+    return distinct(_found(source, columns, bad, passed_over), is_new, bad)
 
 
-def count(source: str | os.PathLike[str] | Iterable[Any]) -> int | None:
+def count(
+    source: str | os.PathLike[str] | Iterable[Any], columns: Columns | None = None
+) -> int | None:
     """How many documents a source has, bad rows included; None where only reading them tells.
 
     Lines and rows are counted without being parsed, which takes a small part of the time that
@@ -103,26 +115,27 @@ def count(source: str | os.PathLike[str] | Iterable[Any]) -> int | None:
     """
     if isinstance(source, (str, os.PathLike)):
         try:
-            return None if source == "-" else _count(Path(source))
+            return None if source == "-" else _count(Path(source), columns or DEFAULT)
         except Exception:  # whatever is wrong, reading the source reports it
             return None
     return len(source) if isinstance(source, Sized) else None
 
 
-def _count(path: Path) -> int | None:
+def _count(path: Path, columns: Columns) -> int | None:
     if path.is_dir():
         corpus = _corpus(path)
-        return _count(corpus) if corpus else sum(1 for _ in walk(path, lambda _: None))
+        return _count(corpus, columns) if corpus else sum(1 for _ in walk(path, lambda _: None))
     if not path.is_file():  # a pipe can be read only once
         return None
-    if _suffix(path) in TEXTS:
+    usual = _delimiter(path, columns)
+    if _suffix(path) in _WHOLE and usual is None:
         return 1
     with path.open("rb") as raw:
         if _is_parquet(path, raw):
             return parquet_rows(path)
         stream = unpacked(raw)
-        if delimiter := _TABLES.get(_suffix(path)):
-            return table_rows(stream, delimiter)
+        if usual is not None:
+            return table_rows(stream, usual, columns)
         return sum(not line.isspace() for line in iter(lambda: stream.readline(LINE_BYTES), b""))
 
 
@@ -130,14 +143,17 @@ def _stop(message: str) -> None:
     raise InputError(message)
 
 
-def _found(source: Any, bad: Complain) -> Iterator[tuple[Document, Place]]:
+def _found(
+    source: Any, columns: Columns | None, bad: Complain, passed_over: PassedOver
+) -> Iterator[tuple[Document, Place]]:
     if isinstance(source, str) and source == "-":
-        return _standard_input(bad)
+        return _standard_input(columns, bad)
     if isinstance(source, (str, os.PathLike)):
-        return _path(Path(source), bad)
-    rows = rows_in_memory(source)
+        return _path(Path(source), columns, bad, passed_over)
+    _refuse_delimiter("a list or a table in memory", columns)
+    rows = rows_in_memory(source, columns or DEFAULT)
     if rows is not None:
-        return _iterable(rows, bad)
+        return _iterable(rows, columns, bad)
     expected = "expected a file, a folder, - or a list of documents"
     kind = type(source).__name__
     if isinstance(source, (bytes, dict, Document)):
@@ -147,10 +163,12 @@ def _found(source: Any, bad: Complain) -> Iterator[tuple[Document, Place]]:
         raise InputError(f"{expected}, got {kind}, which iterates over its keys; give its rows")
     if not isinstance(source, Iterable):
         raise InputError(f"{expected}, got {kind}")
-    return _iterable(source, bad)
+    return _iterable(source, columns, bad)
 
 
-def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[tuple[Document, Place]]:
+def _iterable(
+    source: Iterable[Any], columns: Columns | None, bad: Complain
+) -> Iterator[tuple[Document, Place]]:
     position = -1
 
     def make(item: object) -> Document:
@@ -161,7 +179,7 @@ def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[tuple[Document, 
         if isinstance(item, str):
             return document_of_text(item)
         if isinstance(item, Mapping):
-            return document_of(item)
+            return document_of(item, columns or DEFAULT)
         if isinstance(item, (tuple, list)) and len(item) == 2:
             return document_of({"id": item[0], "text": item[1]})
         raise InputError(f"expected str, dict, (id, text) or Document, got {type(item).__name__}")
@@ -169,7 +187,9 @@ def _iterable(source: Iterable[Any], bad: Complain) -> Iterator[tuple[Document, 
     return documents_of(iter(source), make, lambda: f"documents[{position}]", bad)
 
 
-def _standard_input(bad: Complain) -> Iterator[tuple[Document, Place]]:
+def _standard_input(columns: Columns | None, bad: Complain) -> Iterator[tuple[Document, Place]]:
+    name = "standard input"
+    _refuse_delimiter(name, columns)
     if sys.stdin is None:
         raise InputError("standard input is closed")
     stream = sys.stdin.buffer
@@ -179,14 +199,16 @@ def _standard_input(bad: Complain) -> Iterator[tuple[Document, Place]]:
     def make(line: str) -> Document | None:
         nonlocal kind
         if kind is None and line.strip():
-            kind = _from_json if line.lstrip().startswith("{") else _from_text
+            is_json = line.lstrip().startswith("{") or columns is not None
+            kind = partial(_from_json, columns=columns or DEFAULT) if is_json else _from_text
         return None if kind is None else kind(line)
 
-    name = "standard input"
     return _reading(name, documents_of(lines, make, lambda: f"{name}:{lines.number}", bad))
 
 
-def _path(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
+def _path(
+    path: Path, columns: Columns | None, bad: Complain, passed_over: PassedOver
+) -> Iterator[tuple[Document, Place]]:
     name = shown(path)
     try:
         folder = stat.S_ISDIR(path.stat().st_mode)
@@ -195,7 +217,20 @@ def _path(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {name}: {error}") from None
     file = _corpus(path) if folder else path
-    return tree(path, bad) if file is None else _reading(shown(file), _file(file, bad))
+    if file is not None:
+        return _reading(shown(file), _file(file, columns, bad))
+    _refuse_columns(f"{name}, a folder of texts", columns)
+    return tree(path, bad, passed_over)
+
+
+def _refuse_columns(what: str, columns: Columns | None) -> None:
+    if columns is not None:
+        raise InputError(f"columns are those of tables and JSON lines; {what} has none")
+
+
+def _refuse_delimiter(what: str, columns: Columns | None) -> None:
+    if columns is not None and columns.delimiter is not None:
+        raise InputError(f"a delimiter separates the columns of a CSV file; {what} has none")
 
 
 def _corpus(folder: Path) -> Path | None:
@@ -204,23 +239,39 @@ def _corpus(folder: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _file(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
+def _file(path: Path, columns: Columns | None, bad: Complain) -> Iterator[tuple[Document, Place]]:
     suffix, name = _suffix(path), shown(path)
-    if suffix in TEXTS:
+    chosen = columns or DEFAULT
+    usual = _delimiter(path, chosen)
+    if suffix in _WHOLE and usual is None:
+        _refuse_columns(name, columns)
         yield from text_file(path, path.name, bad)
         return
     with path.open("rb") as raw:
         if _is_parquet(path, raw):
-            yield from parquet(path, bad)
+            _refuse_delimiter(f"{name}, a Parquet file,", columns)
+            yield from parquet(path, chosen, bad)
             return
         stream = unpacked(raw)
-        if suffix in _TABLES:
-            yield from table(stream, name, _TABLES[suffix], bad)
+        if usual is not None:
+            yield from table(stream, name, usual, chosen, bad)
             return
         if suffix not in _JSON_LINES:
             _check_content(name, stream)
         lines = Lines(stream)
-        yield from documents_of(lines, _from_json, lambda: f"{name}:{lines.number}", bad)
+        make = partial(_from_json, columns=chosen)
+        yield from documents_of(lines, make, lambda: f"{name}:{lines.number}", bad)
+
+
+def _delimiter(path: Path, columns: Columns) -> str | None:
+    """What usually separates the columns of such a file; None if it is no table.
+
+    With a delimiter, a file of any other name is one.
+    """
+    suffix = _suffix(path)
+    if suffix in _JSON_LINES:
+        _refuse_delimiter(f"{shown(path)}, of JSON lines,", columns)
+    return _TABLES.get(suffix, None if suffix == ".parquet" else columns.delimiter)
 
 
 def _suffix(path: Path) -> str:
@@ -238,8 +289,8 @@ def _check_content(name: str, stream: io.BufferedReader) -> None:
         raise InputError(f"{name} is a JSON list; write it as JSON lines, one object per line")
     if head != b"{":
         raise InputError(
-            f"{name} is of an unknown kind; expected .jsonl, .csv, .tsv, .parquet, .txt, .md or a "
-            "folder"
+            f"{name} is of an unknown kind; expected .jsonl, .csv, .tsv, .parquet, .txt, .md, "
+            ".html, .pdf or a folder"
         )
 
 
@@ -254,7 +305,7 @@ def _from_text(text: str) -> Document | None:
     return document_of_text(text) if text.strip() else None
 
 
-def _from_json(line: str) -> Document | None:
+def _from_json(line: str, columns: Columns) -> Document | None:
     if not line.strip():
         return None
     try:
@@ -269,7 +320,7 @@ def _from_json(line: str) -> Document | None:
         raise InputError("the JSON has a number with too many digits") from None
     if not isinstance(value, dict):
         raise InputError(f"expected a JSON object, got {type(value).__name__}")
-    return document_of(value)
+    return document_of(value, columns)
 
 
 def _refuse_constant(name: str) -> None:

@@ -3,54 +3,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import decimal
 import importlib
+import io
 import math
 import re
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from hplus.errors import InputError, MissingExtraError
 from hplus.files import LINE_BYTES, Lines, megabytes, shown
+from hplus.sources.columns import Chosen, Columns, of_header
 from hplus.sources.document import Complain, Document, Place, document_of, documents_of
 
 BATCH = 1024
 """Rows of a Parquet file or a DataFrame turned into Python at once."""
+DELIMITERS = ",;\t|"
+"""What a header is searched for."""
+HEADER_CHARACTERS = 65_536
+"""A header with line ends in its names is read this far, to see what separates them."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-][0-9]+)?")
 
 
 def table(
-    stream: IO[bytes], name: str, delimiter: str, bad: Complain
+    stream: IO[bytes], name: str, usual: str, columns: Columns, bad: Complain
 ) -> Iterator[tuple[Document, Place]]:
-    """Every row of a CSV file but its header is a document."""
-    rows = _Rows(stream, delimiter)
-    columns = _header(rows, name)
-    id = "_id" if "_id" in columns else "id"
+    """Every row of a CSV file but its header is a document; usual: the delimiter, if the header
+    does not tell."""
+    rows = _Rows(stream, usual, columns)
+    header, chosen = _header(rows, name, columns)
+    verbatim = {*chosen.texts, chosen.title, chosen.id}
 
     def make(row: list[str]) -> Document | None:
         if not row:
             return None
-        if len(row) != len(columns):
-            raise InputError(f"the row has {len(row)} fields, the header has {len(columns)}")
+        if len(row) != len(header):
+            raise InputError(f"the row has {len(row)} fields, the header has {len(header)}")
         fields: dict[str, Any] = {}
-        for column, cell in zip(columns, row, strict=True):
-            if column in (id, "title", "text"):
+        for column, cell in zip(header, row, strict=True):
+            if column in verbatim:
                 fields[column] = cell
             elif column and cell:
                 fields[column] = _number_or_text(cell)
-        return document_of(fields)
+        return document_of(fields, columns)
 
     return documents_of(rows, make, lambda: f"{name}:{rows.number}", bad)
 
 
-def table_rows(stream: IO[bytes], delimiter: str) -> int:
+def table_rows(stream: IO[bytes], usual: str, columns: Columns) -> int:
     """Rows of a CSV file below its header, bad ones included."""
-    rows, found = _Rows(stream, delimiter), 0
+    rows, found = _Rows(stream, usual, columns), 0
     while True:
         try:
             found += bool(next(rows))
@@ -67,19 +75,23 @@ class _Rows:
     around them and the whole row is refused, not a part of it.
     """
 
-    def __init__(self, stream: IO[bytes], delimiter: str) -> None:
+    def __init__(self, stream: IO[bytes], usual: str, columns: Columns) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), LINE_BYTES))
         self.lines = Lines(stream, errors="surrogateescape")
         self.number = 0
+        self.passed = 0
         self.characters = 0
+        # The lines of the header, or the error that ended them, until the reader takes them.
+        self.ahead: deque[str | InputError] = deque()
+        delimiter = columns.delimiter or self._sniffed(usual, columns)
         # strict: a quote that is never closed is an error, not a row as long as the file.
-        self.reader = csv.reader(map(self._counted, self.lines), delimiter=delimiter, strict=True)
+        self.reader = csv.reader(self._fed(), delimiter=delimiter, strict=True)
 
     def __iter__(self) -> _Rows:
         return self
 
     def __next__(self) -> list[str]:
-        self.number = self.lines.number + 1
+        self.number = self.passed + 1
         self.characters = 0
         try:
             row = next(self.reader)
@@ -92,32 +104,58 @@ class _Rows:
                 raise InputError(f"field {i} is not UTF-8") from None
         return row
 
-    def _counted(self, line: str) -> str:
+    def _sniffed(self, usual: str, columns: Columns) -> str:
+        """The delimiter that occurs most often in the header, outside of quotes; of those that do,
+        one that gives the columns of the text."""
+        header = ""
+        while not header or (header.count('"') % 2 and len(header) < HEADER_CHARACTERS):
+            try:
+                line = next(self.lines, None)
+            except InputError as error:
+                self.ahead.append(error)
+                return usual
+            if line is None:
+                break
+            self.ahead.append(line)
+            header += line if header else line.lstrip()
+        bare = re.sub('"[^"]*"', "", header)
+        marks: list[str] = sorted(
+            {usual, *DELIMITERS}, key=lambda mark: (-bare.count(mark), mark != usual)
+        )
+        for mark in marks:
+            with contextlib.suppress(csv.Error, InputError, StopIteration):
+                cells = next(csv.reader(io.StringIO(header, newline=""), delimiter=mark))
+                of_header("", [cell.strip() for cell in cells], columns)
+                return mark
+        return marks[0]
+
+    def _fed(self) -> Iterator[str]:
+        return iter(self._next_line, None)
+
+    def _next_line(self) -> str | None:
+        line = self.ahead.popleft() if self.ahead else next(self.lines, None)
+        if line is None:
+            return None
+        self.passed += 1
+        if isinstance(line, InputError):
+            raise line
         self.characters += len(line)
         if self.characters > LINE_BYTES:  # a row of many cells with line ends in them
             raise InputError(f"the row has more than {megabytes(LINE_BYTES)}")
         return line
 
 
-def _header(rows: _Rows, name: str) -> list[str]:
+def _header(rows: _Rows, name: str, columns: Columns) -> tuple[list[str], Chosen]:
     try:
         header = next((row for row in rows if row), None)
     except InputError as error:
         raise InputError(f"{name}:{rows.number}: {error}") from None
     if header is None:
-        raise InputError(f"{name} is empty, expected a header line with a column 'text'")
-    columns = [column.strip() for column in header]
-    _check_columns(name, columns)
-    return columns
-
-
-def _check_columns(name: str, columns: list[Any]) -> None:
-    if "text" not in columns:
-        named = ", ".join(map(repr, columns[:20]))
-        raise InputError(f"{name} has no column 'text'; its columns are {named}")
-    column, times = Counter(column for column in columns if column).most_common(1)[0]
-    if times > 1:
-        raise InputError(f"{name} has two columns called {column!r}")
+        raise InputError(
+            f"{name} is empty, expected a header line with a column {columns.texts[0]!r}"
+        )
+    names = [column.strip() for column in header]
+    return names, of_header(name, names, columns)
 
 
 def _number_or_text(cell: str) -> str | int | float:
@@ -134,7 +172,7 @@ def _number_or_text(cell: str) -> str | int | float:
     return number if math.isfinite(number) else cell
 
 
-def parquet(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
+def parquet(path: Path, columns: Columns, bad: Complain) -> Iterator[tuple[Document, Place]]:
     """Every row of a Parquet file is a document."""
     name = shown(path)
     try:
@@ -147,12 +185,12 @@ def parquet(path: Path, bad: Complain) -> Iterator[tuple[Document, Place]]:
     def make(row: dict[str, Any]) -> Document:
         nonlocal number
         number += 1
-        return document_of(row)
+        return document_of(row, columns)
 
     try:
         with reader.ParquetFile(path) as file:
-            _check_columns(name, file.schema_arrow.names)
-            rows = _arrow_rows(arrow, file.iter_batches(BATCH))
+            chosen = of_header(name, file.schema_arrow.names, columns)
+            rows = _arrow_rows(arrow, file.iter_batches(BATCH), chosen)
             yield from documents_of(rows, make, lambda: f"{name}:{number}", bad)
     except InputError:
         raise
@@ -168,7 +206,7 @@ def parquet_rows(path: Path) -> int:
         return int(file.metadata.num_rows)
 
 
-def rows_in_memory(source: Any) -> Iterator[dict[str, Any]] | None:
+def rows_in_memory(source: Any, columns: Columns) -> Iterator[dict[str, Any]] | None:
     """The rows of a table of pandas, Arrow or polars; None if it is something else.
 
     Such tables iterate over their columns, or over the names of them.
@@ -176,12 +214,11 @@ def rows_in_memory(source: Any) -> Iterator[dict[str, Any]] | None:
     name = f"the {type(source).__name__}"
     if hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas; a Series has no columns
         frame = source.reset_index() if any(source.index.names) else source
-        _check_columns(name, list(frame.columns))
-        return map(_fields, _pandas_rows(frame))
+        return _fields(_pandas_rows(frame), of_header(name, list(frame.columns), columns))
     schema: Any = getattr(source, "schema", None)
     if schema is not None and hasattr(source, "iter_rows"):  # polars
-        _check_columns(name, list(source.columns))
-        return map(_fields, source.iter_rows(named=True))
+        chosen = of_header(name, list(source.columns), columns)
+        return _fields(source.iter_rows(named=True), chosen)
     if hasattr(source, "to_batches"):
         batches = source.to_batches()
     elif hasattr(source, "read_next_batch"):
@@ -190,8 +227,8 @@ def rows_in_memory(source: Any) -> Iterator[dict[str, Any]] | None:
         batches = [source]
     else:
         return None
-    _check_columns(name, schema.names)
-    return _arrow_rows(importlib.import_module("pyarrow"), batches)
+    chosen = of_header(name, schema.names, columns)
+    return _arrow_rows(importlib.import_module("pyarrow"), batches, chosen)
 
 
 def _pandas_rows(frame: Any) -> Iterator[dict[str, Any]]:
@@ -200,11 +237,11 @@ def _pandas_rows(frame: Any) -> Iterator[dict[str, Any]]:
         yield from part.astype(object).where(part.notna(), None).to_dict("records")
 
 
-def _arrow_rows(arrow: Any, batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _arrow_rows(arrow: Any, batches: Iterable[Any], chosen: Chosen) -> Iterator[dict[str, Any]]:
     for batch in batches:
         for first in range(0, batch.num_rows, BATCH):
             part = _in_microseconds(arrow, batch.slice(first, BATCH))
-            yield from map(_fields, part.to_pylist())
+            yield from _fields(part.to_pylist(), chosen)
 
 
 def _in_microseconds(arrow: Any, batch: Any) -> Any:
@@ -222,15 +259,16 @@ def _in_microseconds(arrow: Any, batch: Any) -> Any:
     return arrow.RecordBatch.from_arrays(columns, schema=arrow.schema(fields))
 
 
-def _fields(row: dict[Any, Any]) -> dict[Any, Any]:
-    """The fields of a row without nulls and pandas' index; a null id stays, to be refused."""
-    return {
-        name: _json_value(value)
-        for name, value in row.items()
-        if (value is not None or name in ("_id", "id"))
-        and name != ""
-        and not str(name).startswith("__index_level_")
-    }
+def _fields(rows: Iterable[dict[Any, Any]], chosen: Chosen) -> Iterator[dict[Any, Any]]:
+    """The fields of each row without nulls and pandas' index; a null id stays, to be refused."""
+    for row in rows:
+        yield {
+            name: _json_value(value)
+            for name, value in row.items()
+            if (value is not None or name == chosen.id)
+            and name != ""
+            and not str(name).startswith("__index_level_")
+        }
 
 
 def _json_value(value: Any) -> Any:

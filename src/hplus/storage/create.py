@@ -1,12 +1,15 @@
-"""A new index: the folder, its lock and a catalogue without documents."""
+"""A new index: the folder, its lock and a catalogue without documents; and its removal, if it stays
+without."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
-from hplus.errors import IndexDamagedError, InputError
-from hplus.storage import catalogue
+from hplus.errors import HPlusError, IndexDamagedError, InputError
+from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import Settings
 from hplus.storage.disk import Disk, as_storage_error
 from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
@@ -50,3 +53,44 @@ def _check_new(path: Path, disk: Disk) -> None:
             connection.close()
     if used:
         raise InputError(f"{path} is not empty; open the index there, or choose a new folder")
+
+
+class New:
+    """A block that makes an index at `path`: if it fails before anything is confirmed, the index is
+    removed again, and the folders that were made for it."""
+
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        self.path, self.disk = path, disk or Disk()
+        self.folders = [folder for folder in (path, *path.parents) if not folder.exists()]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            with suppress(HPlusError, OSError):  # the first error is the one to report
+                self._remove()
+
+    def _remove(self) -> None:
+        if not (self.path / CATALOGUE).is_file():
+            return
+        with self.disk.lock(self.path / LOCK):
+            connection = self.disk.connect(self.path / CATALOGUE, write=False)
+            try:
+                _, generation = catalogue.read_settings(connection, self.path / CATALOGUE)
+            finally:
+                connection.close()
+            if generation or confirmed.noted(self.path, self.disk):
+                return
+            for name in self.disk.names(self.path / SEGMENTS):  # an unfinished write
+                self.disk.remove(self.path / SEGMENTS / name)
+            for end in ("", "-wal", "-shm"):
+                self.disk.remove(self.path / (CATALOGUE + end))
+            self.disk.remove(self.path / LOCK)
+        for folder in (self.path / SEGMENTS, *self.folders):
+            self.disk.remove_folder(folder)

@@ -68,6 +68,11 @@ class Disk:
         with contextlib.suppress(FileNotFoundError, PermissionError):
             path.unlink()
 
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder; one that is not empty stays."""
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted."""
         return sorted(entry.name for entry in folder.iterdir())

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +50,7 @@ class Report:
 
     metadata_changed: the text is the same; skipped: bad rows and repeated ids; absent: documents of
     the index that the source does not have, if `sync` was given; deleted: how many of those are
-    gone.
+    gone; other_files: of a folder, the files that are no documents, by ending.
     """
 
     added: int = 0
@@ -66,6 +66,7 @@ class Report:
     stitched_texts: int = 0
     importance: float = 0.0
     kept: float = 0.0
+    other_files: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, coverage: Coverage) -> Report:
         """This report with the coverage of more texts."""
