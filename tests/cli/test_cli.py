@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -353,7 +354,8 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
     done = typed(EXAMPLES[command].removeprefix("Example: "), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
-    assert done.stderr == ""
+    # On a busy machine it may take ten seconds, and then says how far it is.
+    assert re.sub(r"^[\w ]+: [\d,]+ .*in \d+:\d\d.*\n", "", done.stderr, flags=re.MULTILINE) == ""
 
 
 def test_the_demo_shows_every_view() -> None:
