@@ -91,7 +91,7 @@ def test_all_parts_load(saved: Path) -> None:
     assert len(model.encode_document(TEXTS)) == 3
 
 
-def test_the_adapter_is_merged_alike_in_numpy_and_torch(saved: Path, tiny: HPlus) -> None:
+def test_the_adapter_is_merged_alike_in_onnxruntime_and_torch(saved: Path, tiny: HPlus) -> None:
     with_adapter = HPlus(saved).states(TEXTS).states
     np.testing.assert_allclose(
         HPlus(saved, device="cpu").states(TEXTS).states, with_adapter, atol=1e-4

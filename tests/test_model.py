@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from builders import assert_same
 from hplus import Budget, BudgetError, Encoded, HPlus, HPlusError, InputError, Terms
 from hplus import texts as texts_module
-from hplus.backbones import bert_numpy
+from hplus.backbones.bert import Bert
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
@@ -310,7 +310,7 @@ def test_one_text_never_starts_a_process(tiny: HPlus, monkeypatch: pytest.Monkey
     assert len(tiny.encode_document("type 2 diabetes", workers=4)) == 1
 
 
-def test_torch_and_numpy_agree(tiny: HPlus) -> None:
+def test_torch_and_onnxruntime_agree(tiny: HPlus) -> None:
     by_torch = HPlus(tiny.checkpoint.source, device="cpu").fit_idf(TEXTS)
     by_numpy = HPlus(tiny.checkpoint.source).fit_idf(TEXTS)
     assert_same(by_torch.encode_document(TEXTS), by_numpy.encode_document(TEXTS), rtol=1e-4)
@@ -534,14 +534,14 @@ def test_blas_has_one_thread_while_the_encoder_runs(
 ) -> None:
     """On a busy machine its threads would wait for one another; and one text starts no threads."""
     seen: set[int] = set()
-    attend = bert_numpy.attend
+    layers = Bert.layers
 
     def watching(*arguments: Any) -> Any:
         seen.update(blas_threads())
         assert many or threading.current_thread() is threading.main_thread()
-        return attend(*arguments)
+        return layers(*arguments)
 
-    monkeypatch.setattr(bert_numpy, "attend", watching)
+    monkeypatch.setattr(Bert, "layers", watching)
     monkeypatch.setattr(tiny, "threads", 2)
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()

@@ -32,7 +32,7 @@ import safetensors.numpy
 
 from hplus.backbones import Backbone
 from hplus.backbones.encode import capacity
-from hplus.backbones.export import export_encoder
+from hplus.backbones.export import Form, export_encoder
 from hplus.backbones.files import sha256
 from hplus.backbones.load import load_backbone, reference_of_folder, reference_of_hub
 from hplus.backbones.published import published_settings
@@ -162,12 +162,13 @@ def save(
     checkpoint: Checkpoint,
     *,
     include_encoder: bool = False,
+    form: Form | None = None,
     card: str = "",
 ) -> Path:
     """Write a checkpoint beside its place and rename it there, so that it appears all at once.
 
     include_encoder: put the encoder, any adapter merged, and its tokenizer into the folder; else
-    the config says where they are.
+    the config says where they are. form: how to write that encoder, None as it is.
     """
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -175,7 +176,7 @@ def save(
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        _write(draft, checkpoint, include_encoder)
+        _write(draft, checkpoint, include_encoder, form)
         about = card or f"# {checkpoint.recipe.name}\n\nSaved by hplus.\n"
         (draft / "README.md").write_text(about, "utf-8")
         for path in (*draft.rglob("*"), draft):
@@ -191,12 +192,12 @@ def save(
     return target
 
 
-def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool) -> None:
+def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool, form: Form | None) -> None:
     adapter, scale = checkpoint.adapter, checkpoint.adapter_scale
     reference = dict(checkpoint.backbone.reference)
     if include_encoder:
         merged = None if adapter is None else _from_peft(adapter, scale)
-        reference = export_encoder(checkpoint.backbone, folder / ENCODER, merged)
+        reference = export_encoder(checkpoint.backbone, folder / ENCODER, merged, form)
         reference["path"] = ENCODER
         adapter = None
     contents = {

@@ -274,7 +274,7 @@ class HPlus:
         shown = ", ".join(f"{side} {prompt!r}" for side, prompt in prompts.items() if prompt)
         lines = {
             "model": f"{recipe.name}  {self.fingerprint[:12]}",
-            "backbone": f"{encoder}, {self.dim} wide, {getattr(backbone, 'device', 'numpy')}",
+            "backbone": f"{encoder}, {self.dim} wide, {backbone.device}",
             "window": f"{recipe.window} tokens, longer texts: {recipe.long}",
             "pooling": recipe.pooling
             + (" of the text alone" if recipe.mean_over == "text" else "")

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from tokenizers import decoders, models, pre_tokenizers
 
 from hplus.backbones import mini
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.load import load_backbone
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.types import F32, I32, I64, offsets_of
@@ -28,7 +28,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def mini_numpy() -> BertNumpy:
+def minilm() -> Bert:
     return mini.load()
 
 
@@ -45,8 +45,8 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_folder: Path) -> BertNumpy:
-    return BertNumpy.from_folder(tiny_folder)
+def tiny(tiny_folder: Path) -> Bert:
+    return Bert.from_folder(tiny_folder)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hplus.backbones import encode
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.encode import Long, Reading, cut_tokens, encode_states, plan_windows
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
@@ -50,7 +50,7 @@ class Echo:
 
 
 @pytest.fixture
-def echo(tiny: BertNumpy) -> Echo:
+def echo(tiny: Bert) -> Echo:
     return Echo(tiny.tokenizer)
 
 
@@ -68,7 +68,7 @@ def numbered(lengths: list[int]) -> Tokens:
     return Tokens(("",) * len(lengths), ids, spans, offsets_of(lengths))
 
 
-def window_states(backbone: BertNumpy, ids: I32) -> F32:
+def window_states(backbone: Bert, ids: I32) -> F32:
     """One window alone, special tokens around it: f32[n + 2, d]."""
     tokenizer = backbone.tokenizer
     row = np.array([*tokenizer.prefix, *ids.tolist(), *tokenizer.suffix], np.int32)
@@ -129,9 +129,7 @@ def test_plans_of_nothing_have_no_windows() -> None:
 
 
 @pytest.mark.parametrize("long", ["stitch", "cut"])
-def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(
-    tiny: BertNumpy, long: Long
-) -> None:
+def test_a_text_of_one_window_equals_a_direct_pass_in_every_mode(tiny: Bert, long: Long) -> None:
     texts = ["type 2 diabetes", "a", "糖尿病 with heart failure 😀", WORDS]
     tokens = tiny.tokenizer.tokens(texts)
     found = encode_states(tiny, tokens, Reading(64, long))
@@ -167,7 +165,7 @@ def test_a_long_stitched_text_has_each_token_once(echo: Echo) -> None:
 
 
 def test_stitched_states_come_from_the_window_that_shows_most_around_them(
-    tiny: BertNumpy,
+    tiny: Bert,
 ) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * 12])
     n, window = len(tokens.ids), 32
@@ -207,9 +205,7 @@ def test_cut_keeps_the_first_window_and_reports_the_rest(echo: Echo) -> None:
 
 @pytest.mark.parametrize("long", ["stitch", "cut"])
 @pytest.mark.parametrize("texts", [[], [""], ["", " "], ["", "heart", ""]])
-def test_texts_without_tokens_have_zero_means(
-    tiny: BertNumpy, texts: list[str], long: Long
-) -> None:
+def test_texts_without_tokens_have_zero_means(tiny: Bert, texts: list[str], long: Long) -> None:
     found = encode_states(tiny, tiny.tokenizer.tokens(texts), Reading(64, long))
     words = [int(text == "heart") for text in texts]
     assert found.pooled.shape == (len(texts), tiny.dim)
@@ -219,7 +215,7 @@ def test_texts_without_tokens_have_zero_means(
 
 
 @pytest.mark.usefixtures("small_packs")
-def test_companions_and_order_change_nothing(tiny: BertNumpy) -> None:
+def test_companions_and_order_change_nothing(tiny: Bert) -> None:
     texts = [WORDS * n + word for n in (3, 0, 1, 7) for word in ("heart", "gene", "")]
     found = encode_states(tiny, tiny.tokenizer.tokens(texts), Reading(40))
     for row, text in enumerate(texts):
@@ -231,7 +227,7 @@ def test_companions_and_order_change_nothing(tiny: BertNumpy) -> None:
 
 @pytest.mark.usefixtures("small_packs")
 @pytest.mark.parametrize("long", ["stitch", "cut"])
-def test_two_threads_agree_with_one(tiny: BertNumpy, long: Long) -> None:
+def test_two_threads_agree_with_one(tiny: Bert, long: Long) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * (n % 7) for n in range(40)])
     one, two = (encode_states(tiny, tokens, Reading(64, long), threads=n) for n in (1, 2))
     np.testing.assert_allclose(one.states, two.states, atol=1e-6, rtol=0)
@@ -259,13 +255,13 @@ def test_a_pass_that_raises_surfaces(echo: Echo, threads: int, token: int) -> No
 
 
 @pytest.mark.parametrize("window", [-1, 0, 1, 2, 65, 1_000])
-def test_a_window_out_of_range_is_refused(tiny: BertNumpy, window: int) -> None:
+def test_a_window_out_of_range_is_refused(tiny: Bert, window: int) -> None:
     with pytest.raises(InputError, match=f"window of 3 to 64 tokens, got {window}"):
         encode_states(tiny, tiny.tokenizer.tokens(["heart"]), Reading(window))
 
 
 @pytest.mark.parametrize("window", [3, 4, 64])
-def test_the_smallest_and_the_largest_window_serve(tiny: BertNumpy, window: int) -> None:
+def test_the_smallest_and_the_largest_window_serve(tiny: Bert, window: int) -> None:
     tokens = tiny.tokenizer.tokens([WORDS * 8])
     found = encode_states(tiny, tokens, Reading(window))
     assert len(found.states) == len(tokens.ids) > 64

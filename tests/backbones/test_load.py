@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.load import load_backbone, reference_of_folder
 from hplus.errors import BackboneError
 from tiny import write_tiny
@@ -32,12 +32,12 @@ def test_a_folder_without_a_sound_config_is_refused(tmp_path: Path, content: str
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_bert_folder_is_served_in_numpy(tiny_folder: Path) -> None:
-    assert isinstance(load_backbone(reference_of_folder(tiny_folder)), BertNumpy)
+def test_a_bert_folder_is_served_in_onnxruntime(tiny_folder: Path) -> None:
+    assert isinstance(load_backbone(reference_of_folder(tiny_folder)), Bert)
 
 
 def test_a_recorded_reference_loads_again(tmp_path: Path) -> None:
-    first = BertNumpy.from_folder(write_tiny(tmp_path))
+    first = Bert.from_folder(write_tiny(tmp_path))
     assert load_backbone(first.reference).reference == first.reference
 
 
@@ -46,7 +46,7 @@ def test_a_recorded_reference_loads_again(tmp_path: Path) -> None:
 def test_a_file_changed_since_it_was_recorded_is_named(
     tmp_path: Path, name: str, device: str | None
 ) -> None:
-    reference = BertNumpy.from_folder(write_tiny(tmp_path)).reference
+    reference = Bert.from_folder(write_tiny(tmp_path)).reference
     path = tmp_path / name
     path.write_bytes(path.read_bytes() + b"\n")
     with pytest.raises(BackboneError, match="SHA-256") as caught:
@@ -55,7 +55,7 @@ def test_a_file_changed_since_it_was_recorded_is_named(
 
 
 def test_a_recorded_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    reference = BertNumpy.from_folder(write_tiny(tmp_path)).reference
+    reference = Bert.from_folder(write_tiny(tmp_path)).reference
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(BackboneError, match=r"tokenizer\.json is missing"):
         load_backbone(reference)

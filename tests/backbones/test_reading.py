@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.encode import MeanOver, Pooling, Reading, encode_states, plan_windows
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import InputError
@@ -47,7 +47,7 @@ def pooled(states: F32, reading: Reading, lead: int) -> F32:
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize("mean_over", ["all", "text"])
 def test_a_window_is_prompt_and_text_as_the_tokenizer_joins_them(
-    tiny: BertNumpy, prompt: str, pooling: Pooling, mean_over: MeanOver
+    tiny: Bert, prompt: str, pooling: Pooling, mean_over: MeanOver
 ) -> None:
     reading = Reading(64, prompt=prompt, pooling=pooling, mean_over=mean_over)
     found = read(tiny, [TEXT], reading)
@@ -60,7 +60,7 @@ def test_a_window_is_prompt_and_text_as_the_tokenizer_joins_them(
     np.testing.assert_allclose(found.pooled[0], pooled(states, reading, lead), atol=1e-6)
 
 
-def test_a_prompt_changes_states_and_is_not_part_of_the_text(tiny: BertNumpy) -> None:
+def test_a_prompt_changes_states_and_is_not_part_of_the_text(tiny: Bert) -> None:
     plain, prompted = (read(tiny, [TEXT], Reading(64, prompt=prompt)) for prompt in ("", PROMPT))
     np.testing.assert_array_equal(prompted.tokens.ids, plain.tokens.ids)
     np.testing.assert_array_equal(prompted.tokens.spans, plain.tokens.spans)
@@ -70,7 +70,7 @@ def test_a_prompt_changes_states_and_is_not_part_of_the_text(tiny: BertNumpy) ->
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize("mean_over", ["all", "text"])
 def test_every_window_of_a_long_text_begins_with_the_prompt(
-    tiny: BertNumpy, pooling: Pooling, mean_over: MeanOver
+    tiny: Bert, pooling: Pooling, mean_over: MeanOver
 ) -> None:
     reading = Reading(32, prompt=PROMPT, pooling=pooling, mean_over=mean_over)
     found = read(tiny, [LONG], reading)
@@ -102,7 +102,7 @@ def test_every_window_of_a_long_text_begins_with_the_prompt(
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-def test_a_text_does_not_depend_on_its_neighbours(tiny: BertNumpy, pooling: Pooling) -> None:
+def test_a_text_does_not_depend_on_its_neighbours(tiny: Bert, pooling: Pooling) -> None:
     texts = [TEXT, "", LONG, "heart", "   ", "(5 mg)"]
     reading = Reading(32, prompt=PROMPT, pooling=pooling)
     together = read(tiny, texts, reading, threads=2)
@@ -114,7 +114,7 @@ def test_a_text_does_not_depend_on_its_neighbours(tiny: BertNumpy, pooling: Pool
         assert bool(np.any(alone.pooled)) == bool(text.strip())
 
 
-def test_a_prompt_that_leaves_no_room_is_refused(tiny: BertNumpy) -> None:
+def test_a_prompt_that_leaves_no_room_is_refused(tiny: Bert) -> None:
     taken = 2 + len(tiny.tokenizer.prompt_ids(PROMPT))
     assert len(read(tiny, ["heart"], Reading(taken + 1, prompt=PROMPT)).states) == 1
     with pytest.raises(InputError, match=rf"{taken + 1} to 64 tokens, got {taken} \({taken} of"):
@@ -169,7 +169,7 @@ def test_a_token_is_never_made_of_prompt_and_text() -> None:
     assert [tokenizer.token(i) for i in tokenizer.prompt_ids("query:")] == ["▁query", ":"]
 
 
-def test_a_prompt_that_ends_in_half_a_word_is_kept(tiny: BertNumpy) -> None:
+def test_a_prompt_that_ends_in_half_a_word_is_kept(tiny: Bert) -> None:
     tokenizer = tiny.tokenizer
     ids = tokenizer.inner.encode("heart", add_special_tokens=False).ids
     assert tokenizer.prompt_ids("heart") == ids

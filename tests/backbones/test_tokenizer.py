@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from tiny import tiny_tokenizer
@@ -56,8 +56,8 @@ def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
         (" \t\r\n ", []),
     ],
 )
-def test_spans_of_minilm(mini_numpy: BertNumpy, text: str, expected: list[str]) -> None:
-    assert pieces(mini_numpy.tokenizer, text) == expected
+def test_spans_of_minilm(minilm: Bert, text: str, expected: list[str]) -> None:
+    assert pieces(minilm.tokenizer, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,40 +92,40 @@ def test_leading_spaces_are_in_the_token_and_not_in_its_span(
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83d\ude00", "x \x00\x00 y", "\x00"])
 def test_surrogates_and_nul_neither_raise_nor_shift_what_follows(
-    mini_numpy: BertNumpy, byte_tokenizer: Tokenizer, text: str
+    minilm: Bert, byte_tokenizer: Tokenizer, text: str
 ) -> None:
-    for tokenizer in (mini_numpy.tokenizer, byte_tokenizer):
+    for tokenizer in (minilm.tokenizer, byte_tokenizer):
         tokens = tokenizer.tokens([f"{text} heart"])
         assert tokens.texts == (f"{text} heart",)
         assert tokens.spans[-1].tolist()[1] == len(text) + 6
         assert pieces(tokenizer, f"{text} heart")[-1] in ("heart", "t")
 
 
-def test_texts_of_a_batch_are_cut_as_if_alone(mini_numpy: BertNumpy) -> None:
+def test_texts_of_a_batch_are_cut_as_if_alone(minilm: Bert) -> None:
     texts = ["heart failure", "", "糖尿病 😀", "a"]
-    tokens = mini_numpy.tokenizer.tokens(texts)
+    tokens = minilm.tokenizer.tokens(texts)
     assert tokens.offsets.tolist() == [0, 2, 2, 6, 7]
     assert (tokens.ids.dtype, tokens.spans.dtype) == (np.int32, np.int32)
     for row, text in enumerate(texts):
         rows = slice(tokens.offsets[row], tokens.offsets[row + 1])
-        one = mini_numpy.tokenizer.tokens([text])
+        one = minilm.tokenizer.tokens([text])
         assert np.array_equal(tokens.ids[rows], one.ids)
         assert np.array_equal(tokens.spans[rows], one.spans)
 
 
-def test_no_texts_are_no_tokens(mini_numpy: BertNumpy) -> None:
-    tokens = mini_numpy.tokenizer.tokens([])
+def test_no_texts_are_no_tokens(minilm: Bert) -> None:
+    tokens = minilm.tokenizer.tokens([])
     assert (len(tokens), tokens.ids.shape, tokens.spans.shape) == (0, (0,), (0, 2))
     assert tokens.offsets.tolist() == [0]
 
 
-def test_long_texts_are_neither_cut_nor_padded(mini_numpy: BertNumpy) -> None:
-    tokens = mini_numpy.tokenizer.tokens(["heart " * 2_000, "heart"])
+def test_long_texts_are_neither_cut_nor_padded(minilm: Bert) -> None:
+    tokens = minilm.tokenizer.tokens(["heart " * 2_000, "heart"])
     assert tokens.offsets.tolist() == [0, 2_000, 2_001]
 
 
-def test_special_tokens_stand_apart(mini_numpy: BertNumpy, byte_tokenizer: Tokenizer) -> None:
-    tokenizer = mini_numpy.tokenizer
+def test_special_tokens_stand_apart(minilm: Bert, byte_tokenizer: Tokenizer) -> None:
+    tokenizer = minilm.tokenizer
     assert [tokenizer.token(i) for i in tokenizer.prefix] == ["[CLS]"]
     assert [tokenizer.token(i) for i in tokenizer.suffix] == ["[SEP]"]
     assert (byte_tokenizer.prefix, byte_tokenizer.suffix) == ([], [])
@@ -144,8 +144,8 @@ def test_special_tokens_of_other_templates(template: str, prefix: int, suffix: i
     assert (tokenizer.prefix, tokenizer.suffix) == ([2] * prefix, [3] * suffix)
 
 
-def test_special_tokens_spelled_out_in_a_text_are_its_characters(mini_numpy: BertNumpy) -> None:
-    tokenizer = mini_numpy.tokenizer
+def test_special_tokens_spelled_out_in_a_text_are_its_characters(minilm: Bert) -> None:
+    tokenizer = minilm.tokenizer
     text = "a [SEP] b[MASK] [CLS][PAD] [UNK]"
     special = {tokenizer.inner.token_to_id(f"[{n}]") for n in ("SEP", "MASK", "CLS", "PAD", "UNK")}
     assert len(special) == 5
@@ -153,10 +153,8 @@ def test_special_tokens_spelled_out_in_a_text_are_its_characters(mini_numpy: Ber
     assert pieces(tokenizer, "a [SEP]") == ["a", "[", "SEP", "]"]
 
 
-def test_the_unknown_id_of_each_kind_of_model(
-    mini_numpy: BertNumpy, byte_tokenizer: Tokenizer
-) -> None:
-    wordpiece = mini_numpy.tokenizer
+def test_the_unknown_id_of_each_kind_of_model(minilm: Bert, byte_tokenizer: Tokenizer) -> None:
+    wordpiece = minilm.tokenizer
     assert wordpiece.unknown == wordpiece.tokens(["\U00013000"]).ids[0] == 100
     assert wordpiece.token(100) == "[UNK]"
     assert byte_tokenizer.unknown is None
@@ -172,8 +170,8 @@ def test_the_unknown_id_of_a_unigram_model() -> None:
     assert tokenizer.unknown == 1
 
 
-def test_the_size_of_the_vocabulary(mini_numpy: BertNumpy, byte_tokenizer: Tokenizer) -> None:
-    assert mini_numpy.tokenizer.vocabulary == 30_522
+def test_the_size_of_the_vocabulary(minilm: Bert, byte_tokenizer: Tokenizer) -> None:
+    assert minilm.tokenizer.vocabulary == 30_522
     assert byte_tokenizer.vocabulary == 256 + 6
 
 
@@ -189,10 +187,10 @@ def test_a_missing_file_and_a_damaged_one_are_named(tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None)
 @given(texts=st.lists(ANY_TEXT, max_size=4), kind=st.sampled_from(["minilm", "tiny", "byte"]))
 def test_spans_lie_in_their_texts_in_reading_order(
-    mini_numpy: BertNumpy, byte_tokenizer: Tokenizer, tiny: BertNumpy, texts: list[str], kind: str
+    minilm: Bert, byte_tokenizer: Tokenizer, tiny: Bert, texts: list[str], kind: str
 ) -> None:
     tokenizer = {
-        "minilm": mini_numpy.tokenizer,
+        "minilm": minilm.tokenizer,
         "tiny": tiny.tokenizer,
         "byte": byte_tokenizer,
     }[kind]

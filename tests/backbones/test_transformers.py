@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from hplus.backbones import files  # noqa: E402
-from hplus.backbones.bert_numpy import BertNumpy  # noqa: E402
+from hplus.backbones.bert import Bert  # noqa: E402
 from hplus.backbones.load import load_backbone, reference_of_folder  # noqa: E402
 from hplus.backbones.tokenizer import Tokenizer  # noqa: E402
 from hplus.backbones.transformers_ import TransformersBackbone  # noqa: E402
@@ -71,7 +71,7 @@ def tiny_torch(tiny_folder: Path) -> Any:
     return load_backbone(reference_of_folder(tiny_folder), device="cpu")
 
 
-def test_tiny_bert_equals_numpy(tiny: BertNumpy, tiny_torch: Any, pack: Pack) -> None:
+def test_tiny_bert_equals_onnxruntime(tiny: Bert, tiny_torch: Any, pack: Pack) -> None:
     assert isinstance(tiny_torch, TransformersBackbone)
     assert (tiny_torch.dim, tiny_torch.limit) == (tiny.dim, tiny.limit) == (32, 64)
     assert tiny_torch.reference == tiny.reference
@@ -81,12 +81,12 @@ def test_tiny_bert_equals_numpy(tiny: BertNumpy, tiny_torch: Any, pack: Pack) ->
     assert distance(states, tiny.forward(ids, offsets)) < 1e-4
 
 
-def test_minilm_equals_numpy(mini_numpy: BertNumpy, mini_torch: Any, pack: Pack) -> None:
-    assert mini_torch.reference == mini_numpy.reference
+def test_minilm_equals_onnxruntime(minilm: Bert, mini_torch: Any, pack: Pack) -> None:
+    assert mini_torch.reference == minilm.reference
     assert (mini_torch.dim, mini_torch.limit) == (384, 512)
-    ids, offsets = pack(mini_numpy.tokenizer, TEXTS)
+    ids, offsets = pack(minilm.tokenizer, TEXTS)
     states = mini_torch.forward(ids, offsets)
-    assert distance(states, mini_numpy.forward(ids, offsets)) < 1e-4
+    assert distance(states, minilm.forward(ids, offsets)) < 1e-4
 
 
 @pytest.mark.parametrize("save", [save_roberta, save_modernbert])
@@ -164,9 +164,9 @@ def merged_by_hand(folder: Path, into: Path) -> Path:
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 def test_an_adapter_equals_weights_merged_by_hand(
-    tiny: BertNumpy, tiny_folder: Path, tmp_path: Path, pack: Pack, device: str | None
+    tiny: Bert, tiny_folder: Path, tmp_path: Path, pack: Pack, device: str | None
 ) -> None:
-    by_hand = BertNumpy.from_folder(merged_by_hand(tiny_folder, tmp_path))
+    by_hand = Bert.from_folder(merged_by_hand(tiny_folder, tmp_path))
     adapted = load_backbone(reference_of_folder(tiny_folder), device=device, adapter=ADAPTER)
     ids, offsets = pack(tiny.tokenizer, TEXTS)
     states = adapted.forward(ids, offsets)
@@ -270,7 +270,7 @@ def test_a_folder_without_tokenizer_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_a_vocabulary_instead_of_a_tokenizer_file_serves(tmp_path: Path) -> None:
-    backbone = BertNumpy.from_folder(write_tiny(tmp_path))
+    backbone = Bert.from_folder(write_tiny(tmp_path))
     vocabulary = tiny_tokenizer().get_vocab()
     (tmp_path / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)))
     (tmp_path / "tokenizer.json").unlink()
@@ -281,9 +281,7 @@ def test_a_folder_with_a_vocabulary_instead_of_a_tokenizer_file_serves(tmp_path:
     assert (other.tokenizer.prefix, other.tokenizer.suffix) == ([2], [3])
 
 
-def test_inner_layers_agree_with_the_numpy_encoder(
-    tiny_torch: TransformersBackbone, tiny: BertNumpy
-) -> None:
+def test_inner_layers_agree_with_onnxruntime(tiny_torch: TransformersBackbone, tiny: Bert) -> None:
     ids, offsets = np.arange(5, 25, dtype=np.int32), offsets_of([8, 12])
     ours, theirs = (backbone.layers(ids, offsets, [2, 1]) for backbone in (tiny, tiny_torch))
     for one, other in zip(ours, theirs, strict=True):

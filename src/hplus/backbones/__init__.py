@@ -30,6 +30,8 @@ class Backbone(Protocol):
     """The longest window the encoder can read, special tokens included."""
     concurrent: bool
     """Whether `forward` may run in several threads at once and gains by it."""
+    device: Any
+    """Where it runs: "onnxruntime int8", "onnxruntime float32", or a torch device."""
     reference: dict[str, Any]
     """Where the weights come from and their hashes, as a checkpoint's config records them."""
 

@@ -27,6 +27,8 @@ _TEXT_FILES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+ROTATION = "rotation"
+"""Tensor f32[d, d] among a BERT's weights: turns its last states (`rotation.py`)."""
 # Read with them, and decided by them.
 _COMPANIONS = (
     "model.safetensors.index.json",
@@ -51,8 +53,8 @@ def _sha256(path: Path, _size: int, _mtime: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[str, F32]:
-    """The float tensors of a safetensors file as float32, with an adapter merged in.
+def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[str, Any]:
+    """The tensors of a safetensors file: float32, with an adapter merged in, and int8.
 
     Names are those of the bare encoder, like the adapter's: a leading "bert." is removed.
     """
@@ -70,11 +72,24 @@ def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[s
             f"{path} is not a sound safetensors file ({error}); fetch or install it again"
         ) from error
     weights = {
-        name.removeprefix("bert."): tensor.astype(np.float32, copy=False)
+        name.removeprefix("bert."): tensor
+        if tensor.dtype == np.int8
+        else tensor.astype(np.float32, copy=False)
         for name, tensor in tensors.items()
-        if np.issubdtype(tensor.dtype, np.floating)
+        if tensor.dtype == np.int8 or np.issubdtype(tensor.dtype, np.floating)
     }
     return merge_adapter(weights, adapter) if adapter else weights
+
+
+def read_rotation(path: Path) -> F32 | None:
+    """The tensor "rotation" of a safetensors file, if it has one."""
+    if not path.is_file():
+        return None
+    with safetensors.safe_open(path, framework="numpy") as file:
+        if ROTATION not in file.keys():  # noqa: SIM118
+            return None
+        rotation: F32 = file.get_tensor(ROTATION)
+        return rotation
 
 
 def merge_adapter(weights: dict[str, F32], adapter: Mapping[str, F32]) -> dict[str, F32]:

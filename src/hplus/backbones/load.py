@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hplus.backbones import Attention, Backbone, mini
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.files import check_hashes, read_config
 from hplus.errors import BackboneError
 from hplus.types import F32
@@ -22,8 +22,8 @@ def load_backbone(
 ) -> Backbone:
     """The encoder that `reference` names, its files checked against the recorded hashes.
 
-    device=None serves BERT in numpy and everything else through torch on the CPU; a torch device
-    ("cpu", "cuda:0") means torch. attention="causal" is for Qwen3 only.
+    device=None serves BERT in onnxruntime and everything else through torch on the CPU; a torch
+    device ("cpu", "cuda:0") means torch. attention="causal" is for Qwen3 only.
     """
     kind = reference.get("kind")
     if attention == "causal" and kind != "qwen3":
@@ -36,7 +36,7 @@ def load_backbone(
     if "path" in reference:
         check_hashes(Path(source), reference.get("files", {}))
     if kind == "bert" and device is None:
-        return BertNumpy.from_folder(Path(source), adapter)
+        return Bert.from_folder(Path(source), adapter)
     place: dict[str, Any] = {
         "device": device or "cpu",
         "adapter": adapter,

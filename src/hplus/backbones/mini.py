@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hplus.backbones.bert_numpy import BertNumpy
+from hplus.backbones.bert import Bert
 from hplus.backbones.files import read_weights, sha256
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, MissingExtraError
@@ -62,12 +62,12 @@ def verified_folder(carried: Path | None = None) -> Path:
     return place
 
 
-def load(adapter: Mapping[str, F32] | None = None, carried: Path | None = None) -> BertNumpy:
-    """The numpy encoder on the verified weights."""
+def load(adapter: Mapping[str, F32] | None = None, carried: Path | None = None) -> Bert:
+    """The encoder in onnxruntime, on the verified weights."""
     place = verified_folder(carried)
     weights = read_weights(place / "model.safetensors", adapter)
     tokenizer = Tokenizer.read(place / "tokenizer.json")
-    return BertNumpy(CONFIG, weights, tokenizer, reference(carried))
+    return Bert(CONFIG, weights, tokenizer, reference(carried))
 
 
 def reference(carried: Path | None = None) -> dict[str, Any]:

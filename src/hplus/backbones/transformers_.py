@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hplus.backbones.files import folder_reference
+from hplus.backbones.bert import FLOAT32_FILE, INT8_FILE
+from hplus.backbones.files import folder_reference, read_rotation
 from hplus.backbones.threads import OneThreadEach
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, MissingExtraError
@@ -39,6 +40,8 @@ class TransformersBackbone:
     """One padded forward pass of a transformers encoder, packed in and out."""
 
     one_thread_each = OneThreadEach(limit_torch)
+    rotation: Any = None
+    """f32[d, d]: turns the last states, as the folder's weights say (`rotation.py`)."""
 
     def __init__(
         self, model: Any, tokenizer: Tokenizer, reference: dict[str, Any], device: str
@@ -84,7 +87,7 @@ class TransformersBackbone:
             )
             # Some models normalise once more after the last layer: that is what `forward` means.
             tensors = [
-                output.last_hidden_state if number == self.depth else output.hidden_states[number]
+                self.turned(output) if number == self.depth else output.hidden_states[number]
                 for number in wanted
             ]
             packed: list[F32] = [states[inside].float().cpu().numpy() for states in tensors]
@@ -92,7 +95,12 @@ class TransformersBackbone:
 
     def states(self, ids: Any, mask: Any) -> Any:
         """ids i64[b, n], mask bool[b, n] -> states [b, n, d]; differentiable, for training."""
-        return self.outputs(ids, mask).last_hidden_state
+        return self.turned(self.outputs(ids, mask))
+
+    def turned(self, output: Any) -> Any:
+        """The last states, rotated if the encoder says so."""
+        states = output.last_hidden_state
+        return states if self.rotation is None else states @ self.rotation
 
     def outputs(self, ids: Any, mask: Any, **options: Any) -> Any:
         """What the transformers model returns for ids i64[b, n] and mask bool[b, n]."""
@@ -108,12 +116,18 @@ def load(
     revision: str | None = None,
 ) -> TransformersBackbone:
     """From a local folder, or from the hub when `source` is not a folder."""
+    if (Path(source) / INT8_FILE).exists() and not (Path(source) / FLOAT32_FILE).exists():
+        raise BackboneError(f"{source} has int8 weights only; torch needs the float32 ones")
     model = read_model(source, transformers.AutoModel, revision)
     _refuse_decoders(source, model.config.model_type)
     merge_into(model, adapter)
-    return TransformersBackbone(
+    backbone = TransformersBackbone(
         model, read_tokenizer(source), reference(kind, source, revision), device
     )
+    rotation = read_rotation(Path(source) / FLOAT32_FILE) if kind == "bert" else None
+    if rotation is not None:
+        backbone.rotation = torch.from_numpy(rotation).to(device)
+    return backbone
 
 
 def model_type(hub_id: str) -> str:
@@ -198,7 +212,7 @@ def reference(kind: str, source: str, revision: str | None = None) -> dict[str, 
 
 
 def merge_into(model: Any, adapter: Mapping[str, F32] | None) -> None:
-    """LoRA in place: W += B A, as `files.merge_adapter` does for the numpy encoder."""
+    """LoRA in place: W += B A, as `files.merge_adapter` does for onnxruntime."""
     if not adapter:
         return
     from hplus.backbones.files import merge_adapter

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from hplus import __version__
 from hplus.cli import (
     budget,
+    convert,
     demo,
     encode,
     evaluate,
@@ -75,6 +76,7 @@ app.command("compact", epilog=index.COMPACT_EXAMPLE)(index.compact)
 app.command("verify", epilog=index.VERIFY_EXAMPLE)(index.verify)
 app.command("stats", epilog=index.STATS_EXAMPLE)(index.stats)
 app.command("encode", epilog=encode.EXAMPLE)(encode.encode)
+app.command("convert", epilog=convert.EXAMPLE)(convert.convert)
 app.command("info", epilog=info.EXAMPLE)(info.info)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
