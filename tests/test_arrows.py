@@ -27,7 +27,7 @@ ROOMS = {
     "search": ["search"],
     "the faces": [
         "recipe", "checkpoint", "origins", "workers", "model", "index",
-        "encoded_file", "states_file", "convert", "__init__",
+        "encoded_file", "states_file", "convert", "unknown", "__init__",
     ],
     "evaluate": ["evaluate"],
     "teach": ["teach"],

@@ -123,7 +123,10 @@ def test_merging_keeps_all_importance(tiny: HPlus, texts: list[str], count: int)
 
 def test_vectors_have_length_one_and_units_fall_in_importance(tiny: HPlus) -> None:
     encoded = tiny.encode_document(TEXTS, budget=Budget())
-    np.testing.assert_allclose(np.linalg.norm(encoded.units.vectors, axis=1), 1, atol=1e-5)
+    lengths = np.linalg.norm(encoded.units.vectors, axis=1)
+    known = lengths > 0  # a unit of unknown tokens has no direction
+    assert known.mean() > 0.9
+    np.testing.assert_allclose(lengths[known], 1, atol=1e-5)
     for i in range(len(TEXTS)):
         assert (np.diff(encoded[i].units.weights) <= 0).all()
 

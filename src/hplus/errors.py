@@ -20,6 +20,10 @@ that come from anywhere, so nothing in them commands a terminal.
 from hplus.terminal import visible
 
 
+class UnknownTokensWarning(UserWarning):
+    """Much of a text is unknown to the model's tokenizer, and finds nothing."""
+
+
 class HPlusError(Exception):
     """The root: `except HPlusError` catches everything this library raises on purpose."""
 

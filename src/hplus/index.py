@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -38,6 +38,7 @@ from hplus.storage.verify import Verification, verify
 from hplus.storage.writer import Report, Writer
 from hplus.types import Encoded, Search
 from hplus.units.select import Budget
+from hplus.unknown import REFUSED, Count, counted
 
 if TYPE_CHECKING:
     from hplus.model import HPlus
@@ -311,9 +312,7 @@ class Index:
         update: bool = False,
         sync: Callable[[int], bool] | None = None,
     ) -> Report:
-        from hplus.workers import encode_steps
-
-        skipped = 0
+        skipped, count = 0, Count()
         others = Counter[str]()
 
         def skip(message: str) -> None:
@@ -339,15 +338,17 @@ class Index:
             )
             with bar as shown:
                 encode = partial(
-                    encode_steps,
+                    _encode_counted,
                     model,
+                    count,
                     budget=out.settings.budget,
                     width=out.settings.width,
                     workers=workers,
                     advance=shown.advance,
                 )
                 done = out.put(documents, encode, update=update, advance=shown.advance)
-            done = replace(done, skipped=skipped, other_files=dict(others))
+            count.warn("the documents", model.recipe.name)
+            done = replace(done, skipped=skipped, other_files=dict(others), unknown=count.unknown)
             return done if sync is None else _synced(out, seen, done, sync)
 
     def add_encoded(
@@ -476,12 +477,25 @@ class Index:
     def _encode(self, query: str | Encoded) -> Encoded:
         if not isinstance(query, str):
             return query
+        count = self.model.count_unknown([query])
+        if count.share > REFUSED:
+            raise InputError(count.advice("the query", self.model.recipe.name))
         return self.model.encode_query(query, width=self.settings.width)
 
     def _spell(self, token: int) -> str:
         if self._model is None:
             return str(token)
         return self._model.checkpoint.backbone.tokenizer.token(token)
+
+
+def _encode_counted(
+    model: HPlus, count: Count, steps: Iterable[list[str]], **options: Any
+) -> Generator[Encoded, None, None]:
+    """Encodings of steps of texts, whose unknown tokens are counted on their way."""
+    from hplus.workers import encode_steps
+
+    tokenizer = model.checkpoint.backbone.tokenizer
+    return encode_steps(model, counted(steps, tokenizer, count), **options)
 
 
 def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], bool]) -> Report:

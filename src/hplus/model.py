@@ -48,6 +48,7 @@ from hplus.units.partition import (
 from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.units.vectors import unit_importance
+from hplus.unknown import Count, counted
 from hplus.views import fusion, global_, lexical, phrase, stretches
 
 
@@ -134,8 +135,10 @@ class HPlus:
     ) -> Encoded:
         """Queries in the three views."""
         wanted = _budget(budget, self.recipe.query_budget)
+        texts = as_texts(texts)
+        self.count_unknown(texts).warn("the query", self.recipe.name)
         # Without texts, one empty step: an encoding of the right widths.
-        steps = list(in_steps(as_texts(texts))) or [[]]
+        steps = list(in_steps(texts)) or [[]]
         return concatenate([self.encode_step(step, wanted, width, side="query") for step in steps])
 
     def encode_document(
@@ -186,18 +189,26 @@ class HPlus:
         wanted = _budget(budget, self.recipe.document_budget)
         width = self._width(width)
         total = len(texts) if isinstance(texts, Sequence) else None
+        count, tokenizer = Count(), self.checkpoint.backbone.tokenizer
         with show_progress("encoding", total, wanted=progress) as bar:
             from hplus.workers import encode_steps
 
             yield from encode_steps(
                 self,
-                in_steps(checked(texts)),
+                counted(in_steps(checked(texts)), tokenizer, count),
                 wanted,
                 width,
                 workers=workers,
                 devices=devices,
                 advance=bar.advance,
             )
+        count.warn("the documents", self.recipe.name)
+
+    def count_unknown(self, texts: Sequence[str]) -> Count:
+        """How many tokens of these texts the tokenizer does not know; they are in no view."""
+        count = Count()
+        count.add(self.checkpoint.backbone.tokenizer, texts)
+        return count
 
     def states(self, texts: str | Sequence[str], *, side: Side = "document") -> TokenStates:
         """Token states, tags and importance of a handful of texts, for laboratory and training.

@@ -69,10 +69,12 @@ def numbered(lengths: list[int]) -> Tokens:
 
 
 def window_states(backbone: Bert, ids: I32) -> F32:
-    """One window alone, special tokens around it: f32[n + 2, d]."""
+    """One window alone, special tokens around it: f32[n + 2, d]; unknown tokens are zeros."""
     tokenizer = backbone.tokenizer
     row = np.array([*tokenizer.prefix, *ids.tolist(), *tokenizer.suffix], np.int32)
-    return backbone.forward(row, offsets_of([len(row)]))
+    states = backbone.forward(row, offsets_of([len(row)]))
+    states[row == tokenizer.unknown] = 0
+    return states
 
 
 @settings(max_examples=300, deadline=None)

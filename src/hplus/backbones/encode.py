@@ -18,7 +18,7 @@ import numpy as np
 
 from hplus.backbones import Backbone
 from hplus.errors import InputError
-from hplus.types import F32, F64, I32, I64, States, Tokens, offsets_of
+from hplus.types import F32, F64, I32, I64, States, Tokens, item_of_row, offsets_of
 
 Long = Literal["stitch", "cut"]
 Pooling = Literal["mean", "cls", "last"]
@@ -138,6 +138,13 @@ def encode_states(
     # What part of its text each window gives.
     share = (plan.keep_last - plan.keep_first) / counts[plan.text]
 
+    # Unknown pieces share one token, and two of them need not be the same piece: no direction, so
+    # that they match nothing; a text of nothing else has no global vector either.
+    is_known = read.ids != (
+        -1 if backbone.tokenizer.unknown is None else backbone.tokenizer.unknown
+    )
+    has_known = np.bincount(item_of_row(read.offsets)[is_known], minlength=len(read)) > 0
+
     # A closure: the packs of all threads write into the same arrays.
     def run(pack: I64) -> None:
         pieces = [
@@ -149,6 +156,7 @@ def encode_states(
             keep = slice(plan.keep_first[w], plan.keep_last[w])
             at = begin + len(before) + keep.start - plan.first[w]
             kept = slice(at, at + keep.stop - keep.start)
+            packed[kept][~is_known[keep]] = 0
             states[keep] = packed[kept]
             if below:
                 inner[keep] = below[0][kept]
@@ -165,6 +173,7 @@ def encode_states(
     sums = np.zeros((len(read), dim), np.float64)
     np.add.at(sums, plan.text, by_window)
     windows = np.bincount(plan.text, minlength=len(read)).astype(np.int32)
+    sums[~has_known] = 0
     summed = pooled_states(backbone, reading, counts, windows)
     pooled: F32 = (sums / np.maximum(summed, 1)[:, None]).astype(np.float32)
     advance(int((counts == 0).sum()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -108,6 +109,11 @@ def main() -> None:
     run_app(app)
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One sentence, without the file and line of our code."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def run_app(app: typer.Typer) -> None:
     """Run; a mistake in the data is one sentence on standard error."""
     if hasattr(signal, "SIGPIPE"):
@@ -116,6 +122,7 @@ def run_app(app: typer.Typer) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    warnings.showwarning = _show_warning
     with streams():
         try:
             app()

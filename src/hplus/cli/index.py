@@ -227,10 +227,12 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
         out.print(f"other files, not indexed: {counted(report.other_files)}{remedy}")
     if not report.tokens:
         return
+    unknown = f" ({report.unknown / report.tokens:.1%} unknown)" if report.unknown else ""
     lost = report.cut_tokens / (report.tokens + report.cut_tokens)
     out.print(
-        f"texts: {report.tokens:,} tokens read; {report.stitched_texts:,} longer than one window "
-        f"were stitched, {report.cut_texts:,} were cut ({lost:.1%} of the tokens)",
+        f"texts: {report.tokens:,} tokens read{unknown}; "
+        f"{report.stitched_texts:,} longer than one window were stitched, "
+        f"{report.cut_texts:,} were cut ({lost:.1%} of the tokens)",
     )
     share = report.kept / report.importance if report.importance else 1.0
     out.print(f"budget: {made.settings.budget}; {share:.1%} of the importance kept")

@@ -50,7 +50,8 @@ class Report:
 
     metadata_changed: the text is the same; skipped: bad rows and repeated ids; absent: documents of
     the index that the source does not have, if `sync` was given; deleted: how many of those are
-    gone; other_files: of a folder, the files that are no documents, by ending.
+    gone; unknown: tokens that the tokenizer does not know; other_files: of a folder, the files that
+    are no documents, by ending.
     """
 
     added: int = 0
@@ -61,6 +62,7 @@ class Report:
     absent: int = 0
     deleted: int = 0
     tokens: int = 0
+    unknown: int = 0
     cut_texts: int = 0
     cut_tokens: int = 0
     stitched_texts: int = 0
