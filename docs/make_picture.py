@@ -12,13 +12,13 @@ from pathlib import Path
 from rich.console import Console
 
 from hplus import HPlus
-from hplus.cli.score import print_explanation, print_table
+from hplus.cli.explanation import print_explanation
+from hplus.cli.score import print_table
 
-QUERY = "metformin dose in type 2 diabetes with chronic kidney disease"
+QUERY = "first-line treatment of high blood pressure in pregnancy"
 DOCUMENTS = [
-    "In adults with type 2 diabetes and an eGFR of 30 to 45, metformin is halved to 500 mg twice "
-    "a day; below 30 it is stopped.",
-    "Type 1 diabetes with acute kidney injury: insulin doses fall as the kidneys clear less of it.",
+    "In pregnant women with hypertension, labetalol is the usual initial therapy.",
+    "Gestational diabetes is treated with diet first, and with insulin where that is not enough.",
 ]
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from hplus.storage.writer import Report, Writer
 from hplus.types import Encoded, Search
 from hplus.units.select import Budget
 from hplus.unknown import REFUSED, Count, counted
+from hplus.views.lexical import Spelling
 
 if TYPE_CHECKING:
     from hplus.model import HPlus
@@ -431,7 +432,7 @@ class Index:
         engine = self._engine
 
         def answer(request: Search) -> Results:
-            return searcher.search(engine, request, self._encode(request.query), self._spell)
+            return searcher.search(engine, request, self._encode(request.query), self._spelling)
 
         if isinstance(query, Query):
             return answer(as_request(query, options))
@@ -452,13 +453,13 @@ class Index:
         if request.explain:
             with suppress(HPlusError):  # without a model, tokens are shown as numbers
                 _ = self.model
-        return searcher.more_like(engine, request, document, row.text, self._spell)
+        return searcher.more_like(engine, request, document, row.text, self._spelling)
 
     def rerank(self, query: Query, ids: Sequence[str], **options: Any) -> Results:
         """These documents, best first: the fused score of each. options: as in `search`."""
         request = as_request(query, options)
         engine = self._engine
-        return searcher.rerank(engine, request, self._encode(request.query), ids, self._spell)
+        return searcher.rerank(engine, request, self._encode(request.query), ids, self._spelling)
 
     def verify(self, *, progress: bool = False) -> Verification:
         """Every checksum and every row, on the state that the disk holds now."""
@@ -482,10 +483,9 @@ class Index:
             raise InputError(count.advice("the query", self.model.recipe.name))
         return self.model.encode_query(query, width=self.settings.width)
 
-    def _spell(self, token: int) -> str:
-        if self._model is None:
-            return str(token)
-        return self._model.checkpoint.backbone.tokenizer.token(token)
+    @property
+    def _spelling(self) -> Spelling:
+        return Spelling() if self._model is None else self._model.spelling
 
 
 def _encode_counted(

@@ -50,6 +50,7 @@ from hplus.units.terms import Terms, override
 from hplus.units.vectors import unit_importance
 from hplus.unknown import Count, counted
 from hplus.views import fusion, global_, lexical, phrase, stretches
+from hplus.views.lexical import Spelling
 
 
 class HPlus:
@@ -251,7 +252,15 @@ class HPlus:
             self.recipe.fusion if alphas is None else alphas,
             query_text=query,
             document_texts=texts if explain else None,
-            spell=self.checkpoint.backbone.tokenizer.token,
+            spelling=self.spelling,
+        )
+
+    @property
+    def spelling(self) -> Spelling:
+        """How tokens are written, and which of them the words of a query have."""
+        tokenizer, prompt = self.checkpoint.backbone.tokenizer, self.recipe.query_prompt
+        return Spelling(
+            tokenizer.token, lambda text: lexical.words_of(tokenizer.tokens([text], prompt))
         )
 
     def fit_idf(self, texts: Iterable[str]) -> HPlus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -249,6 +249,16 @@ class TokenMatch:
 
 
 @dataclass(frozen=True)
+class WordMatch:
+    """One word of the query and what the tokens it shares with the document add up to; `whole` if
+    it shares all of them."""
+
+    text: str
+    whole: bool
+    contribution: float
+
+
+@dataclass(frozen=True)
 class DroppedUnit:
     """A document unit that the budget left out."""
 
@@ -262,7 +272,8 @@ class Explanation:
     """Why a document scored as it did.
 
     `phrase` contributions sum to the raw phrase score exactly, `lexical` ones to the raw lexical
-    score, `shares` (alpha times the normalised score of each view that is on) to `fused`.
+    score, `shares` (alpha times the normalised score of each view that is on) to `fused`. `words`
+    are the `lexical` ones by whole words of the query, most first.
     """
 
     phrase: list[UnitMatch]
@@ -272,6 +283,7 @@ class Explanation:
     phrase_raw: float | None
     lexical_raw: float | None
     fused: float
+    words: list[WordMatch] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hplus.errors import InputError
 from hplus.types import Encoded, Scores, concatenate
 from hplus.views import global_, lexical, phrase
 from hplus.views.fusion import VIEWS, check_alphas, score
+from hplus.views.lexical import Spelling
 
 some = settings(deadline=None, max_examples=80)
 TEXT = text_of_words()
@@ -121,7 +122,7 @@ def test_explanations_cite_the_texts_and_spell_the_terms() -> None:
         dict.fromkeys(VIEWS, 1.0),
         query_text=TEXT,
         document_texts=[TEXT, shouted],
-        spell=lambda token: f"<{token}>",
+        spelling=Spelling(lambda token: f"<{token}>"),
     )
     assert scores.explanations is not None
     for i, (why, text) in enumerate(zip(scores.explanations, [TEXT, shouted], strict=True)):

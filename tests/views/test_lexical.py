@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import add
 
@@ -11,8 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders import random_encoded
-from hplus.types import Lexical, Tokens, offsets_of
+from hplus import HPlus
+from hplus.types import Lexical, TokenMatch, Tokens, offsets_of
 from hplus.views import lexical
+from hplus.views.lexical import by_word, words_of
 
 some = settings(deadline=None, max_examples=100)
 seeds = st.integers(0, 2**32 - 1)
@@ -116,3 +119,34 @@ def test_texts_without_terms_share_nothing() -> None:
     assert lexical.score(query, empty).tolist() == [0]
     assert lexical.scale(empty) == 1
     assert lexical.explain(empty, documents.take(np.array([0])), str) == []
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), max_size=6),
+    st.dictionaries(st.integers(0, 12), st.floats(0.1, 5), max_size=9),
+)
+def test_words_have_the_tokens_of_a_text_each_once(
+    words: list[list[int]], shared: dict[int, float]
+) -> None:
+    matches = [TokenMatch(i, f"<{i}>", 1.0, own, own) for i, own in sorted(shared.items())]
+    query_words = [(f"w{n}", tuple(ids)) for n, ids in enumerate(words)]
+    found = by_word(matches, query_words)
+    assert math.fsum(m.contribution for m in found) == pytest.approx(math.fsum(shared.values()))
+    falling = [match.contribution for match in found]
+    assert falling == sorted(falling, reverse=True)
+    spoken = {i for ids in words for i in ids}
+    for match in found:
+        if match.text.startswith("<"):
+            assert int(match.text[1:-1]) not in spoken
+            continue
+        ids = set(words[int(match.text[1:])])
+        assert match.whole == (ids <= set(shared))
+        assert match.contribution <= sum(shared.get(i, 0) for i in ids) + 1e-9
+
+
+def test_pieces_are_grouped_by_the_words_of_the_text(mini: HPlus) -> None:
+    tokenizer = mini.checkpoint.backbone.tokenizer
+    found = words_of(tokenizer.tokens(["Hypokalaemia, hypokalaemia & β-blockers"]))
+    assert [word for word, _ in found] == ["Hypokalaemia", ",", "&", "β", "-", "blockers"]
+    assert [tokenizer.token(i) for i in found[0][1]] == ["h", "##yp", "##oka", "##la", "##emia"]
+    assert words_of(tokenizer.tokens([""])) == []

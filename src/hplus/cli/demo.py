@@ -80,7 +80,7 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     for view, vectors, value in evaluate(hplus, corpus, whole, budgeted):
         table.add_row(view, f"{vectors:.1f}", f"{value:.3f}")
     counts = f"{len(corpus.documents)} passages full of look-alikes, {len(corpus.queries)} queries"
-    out.print(counts, style="bold")
+    out.print("\n" + counts, style="bold")
     out.print(table)
     out.print(f"\n{time.monotonic() - started:.0f} s in all", style="grey50")
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hplus.cli.common import BudgetCount, Json, Width, console, print_json
+from hplus.cli.explanation import Html, coloured, print_explanation, write_html
 from hplus.cli.index import Folder
-from hplus.cli.score import COLOURS, print_explanation
 from hplus.errors import HPlusError, InputError
-from hplus.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,6 +85,7 @@ def search(
     pool: Annotated[int, typer.Option(min=1, help="Candidates of each branch.")] = 1000,
     exact: Annotated[bool, typer.Option("--exact", help="Scan all units, however many.")] = False,
     explain: Explain = False,
+    html: Html = None,
     json_: Json = False,
     queries: Annotated[
         Path | None,
@@ -103,6 +103,8 @@ def search(
         raise InputError("--queries FILE.jsonl goes without a QUERY")
     if trec is not None and queries is None:
         raise InputError("--trec OUT needs --queries FILE.jsonl")
+    if html is not None and query is None:
+        raise InputError("--html FILE needs a QUERY")
     with Index.open(folder, model=model) as opened:
         request = Search(
             query or "",
@@ -115,7 +117,7 @@ def search(
             alphas=_alphas(alpha) if alpha else None,
             pool=pool,
             exact=exact,
-            explain=trec is None and (explain or not json_),
+            explain=trec is None and (explain or not json_ or html is not None),
             from_=from_,
             min_score=min_score,
             group_by=group_by,
@@ -124,10 +126,7 @@ def search(
         if queries is not None:
             _answer_all(opened, request, queries, trec, explain=explain, json_=json_)
         elif query is not None:
-            found = _ask(opened, request, query)
-            _show(found, explain=explain, json_=json_)
-            if not found:
-                raise typer.Exit(1)
+            _finish(_ask(opened, request, query), html, explain=explain, json_=json_)
         else:
             _prompt(opened, request, explain=explain, json_=json_)
 
@@ -143,6 +142,7 @@ def more_like(
     group_by: GroupBy = None,
     model: OtherModel = None,
     explain: Explain = False,
+    html: Html = None,
     json_: Json = False,
 ) -> None:
     """Find the documents most like one of the index; its stored vectors are the query."""
@@ -154,14 +154,12 @@ def more_like(
             view=view.value,
             k=k,
             where=where,
-            explain=explain or not json_,
+            explain=explain or not json_ or html is not None,
             from_=from_,
             min_score=min_score,
             group_by=group_by,
         )
-        _show(found, explain=explain, json_=json_)
-        if not found:
-            raise typer.Exit(1)
+        _finish(found, html, explain=explain, json_=json_)
 
 
 def _alphas(given: list[str]) -> dict[str, float]:
@@ -253,6 +251,17 @@ def _run_of(query_id: str, found: Results) -> str:
     return "".join(lines)
 
 
+def _finish(found: Results, html: Path | None, *, explain: bool, json_: bool) -> None:
+    """Show the results of a command, write them as a page if asked for; exit 1 without hits."""
+    if html is not None:
+        write_html(html, found.as_html(), len(found))
+    if json_ and not explain:
+        found = replace(found, hits=[replace(hit, explanation=None) for hit in found])
+    _show(found, explain=explain, json_=json_)
+    if not found:
+        raise typer.Exit(1)
+
+
 def _show(found: Results, *, explain: bool, json_: bool) -> None:
     if json_:
         print_json(found.as_json())
@@ -262,6 +271,8 @@ def _show(found: Results, *, explain: bool, json_: bool) -> None:
         print("nothing found", file=sys.stderr)
     for rank, hit in enumerate(found, start=found.from_ + 1):
         print_hit(found.query, rank, hit, out, explain=explain)
+    if explain:
+        out.print()
     out.print(found.summary(), style="grey50")
 
 
@@ -273,13 +284,8 @@ def print_hit(query: str, rank: int, hit: Hit, out: Console, *, explain: bool) -
 
     if explain and hit.explanation is not None:
         print_explanation(query, hit.text, hit.explanation, f"{rank}  {hit.id}", out)
-        out.print()
         return
     views = "  ".join(f"{view} {score:.3f}" for view, score in hit.views.items())
     head = Text.assemble((f"{rank:>2}  ", "bold"), (hit.id, "bold"), f"  {hit.score:.3f}  ")
     out.print(head.append(views, style="grey50"))
-    shown = snippet(hit)
-    line = Text(visible(shown.text))  # as in `marked`
-    for mark in shown.marks:
-        line.stylize(f"bold {COLOURS[mark.rank % len(COLOURS)]}", mark.start, mark.end)
-    out.print(Text("    ").append_text(line))
+    out.print(Text("    ").append_text(coloured(snippet(hit))))

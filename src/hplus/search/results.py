@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from hplus.search.snippets import Snippet, snippet
+from hplus.search.explained import readable
+from hplus.search.page import explanation, figures, marked, page
+from hplus.search.snippets import snippet
 from hplus.terminal import visible
 from hplus.types import Hit
 
-# Backgrounds of marked phrases in HTML, readable under black text.
-_SHADES = ("#b3e5fc", "#f8bbd0", "#c8e6c9", "#fff59d", "#d1c4e9", "#ffccbc")
+# Characters of a query that the caption of a table shows: it may be a whole document.
+CAPTION = 200
 
 
 @dataclass(frozen=True)
@@ -73,32 +75,38 @@ class Results(Sequence[Hit]):
         rows = "".join(
             f"<tr><td>{rank}</td><td>{escape(hit.id)}</td><td>{hit.score:.3f}</td>"
             f"<td>{escape(_views(hit))}</td>"
-            f'<td style="text-align:left">{_marked(snippet(hit))}</td></tr>'
+            f'<td style="text-align:left">{marked(snippet(hit))}{self._why(hit)}</td></tr>'
             for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         )
         head = "".join(f"<th>{name}</th>" for name in ("", "id", "score", "views", "text"))
         return visible(
-            f"<table><caption>{escape(self.query)}</caption><thead><tr>{head}</tr></thead>"
+            f"<table><caption>{escape(self._caption())}</caption><thead><tr>{head}</tr></thead>"
             f"<tbody>{rows}</tbody></table><p>{escape(self.summary())}</p>"
         )
+
+    def as_html(self) -> str:
+        """A page of its own: every hit explained, as far as the search was asked to."""
+        parts = []
+        for rank, hit in enumerate(self.hits, start=self.from_ + 1):
+            if hit.explanation is None:
+                parts.append(
+                    f"<p><strong>{rank} {escape(hit.id)}</strong> {marked(snippet(hit))}</p>"
+                )
+            else:
+                label = f"{rank} {hit.id}"
+                parts.append(explanation(self.query, hit.text, hit.explanation, label))
+        return page(self._caption(), [*parts, f"<p>{escape(self.summary())}</p>"])
+
+    def _caption(self) -> str:
+        query = " ".join(self.query.split())
+        return query if len(query) <= CAPTION else query[:CAPTION] + " …"
+
+    def _why(self, hit: Hit) -> str:
+        if hit.explanation is None:
+            return ""
+        found = readable(hit.explanation, hit.text)
+        return f"<details><summary>{escape(found.sum)}</summary>{figures(found)}</details>"
 
 
 def _views(hit: Hit) -> str:
     return "  ".join(f"{view} {score:.3f}" for view, score in hit.views.items())
-
-
-def _marked(shown: Snippet) -> str:
-    """The snippet with every mark on its ground; a later mark covers an earlier one."""
-    ground: list[int | None] = [None] * len(shown.text)
-    for mark in shown.marks:
-        ground[mark.start : mark.end] = [mark.rank] * (mark.end - mark.start)
-    pieces, start = [], 0
-    for end in range(1, len(ground) + 1):
-        if end == len(ground) or ground[end] != ground[start]:
-            piece, rank = escape(shown.text[start:end]), ground[start]
-            if rank is not None:
-                shade = _SHADES[rank % len(_SHADES)]
-                piece = f'<mark style="background:{shade}">{piece}</mark>'
-            pieces.append(piece)
-            start = end
-    return "".join(pieces)

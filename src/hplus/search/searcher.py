@@ -8,7 +8,7 @@ score by the rounding of its kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,27 +22,28 @@ from hplus.types import F64, I64, Encoded, Explanation, Hit, Search
 from hplus.units.select import narrow
 from hplus.units.vectors import normalise
 from hplus.views import fusion
+from hplus.views.lexical import Spelling
 
-Spell = Callable[[int], str]
+PLAIN = Spelling()
 
 
-def search(engine: Engine, request: Search, query: Encoded, spell: Spell = str) -> Results:
+def search(engine: Engine, request: Search, query: Encoded, spelling: Spelling = PLAIN) -> Results:
     """The hits of a request; query: the request's own, encoded."""
-    return _search(engine, request, query, spell, _text(request), np.empty(0, np.int64))
+    return _search(engine, request, query, spelling, _text(request), np.empty(0, np.int64))
 
 
 def more_like(
-    engine: Engine, request: Search, document: I64, text: str, spell: Spell = str
+    engine: Engine, request: Search, document: I64, text: str, spelling: Spelling = PLAIN
 ) -> Results:
     """The hits of a request whose query is the encoding of a document i64[1] with this text; the
     document itself is none of them."""
     if not isinstance(request.query, Encoded):
         raise InputError("expected the query to be the encoding of a document, got a text")
-    return _search(engine, request, request.query, spell, text, document)
+    return _search(engine, request, request.query, spelling, text, document)
 
 
 def _search(
-    engine: Engine, request: Search, query: Encoded, spell: Spell, text: str, without: I64
+    engine: Engine, request: Search, query: Encoded, spelling: Spelling, text: str, without: I64
 ) -> Results:
     alphas = _alphas(engine, request)
     query = _fitted(engine, request, query)
@@ -65,13 +66,13 @@ def _search(
         if request.group_by is None or len(page) == request.k or not more or _low(request, fused):
             break
         sizes = {view: 4 * size for view, size in sizes.items()}  # the pool has too few groups
-    hits = _hits(engine, request, query, documents, scores, alphas, page, (text, spell))
+    hits = _hits(engine, request, query, documents, scores, alphas, page, (text, spelling))
     paths = {view: candidates.path for view, candidates in found.items()}
     return Results(text, hits, paths, len(documents), request.from_)
 
 
 def rerank(
-    engine: Engine, request: Search, query: Encoded, ids: Sequence[str], spell: Spell = str
+    engine: Engine, request: Search, query: Encoded, ids: Sequence[str], spelling: Spelling = PLAIN
 ) -> Results:
     """All of these documents, best first; k, from_, where and pool of the request do not count."""
     if isinstance(ids, str):
@@ -84,7 +85,7 @@ def rerank(
     every = replace(request, from_=0, k=max(1, len(documents)))
     page = _page(engine, every, documents, fusion.fuse(scores, alphas))
     text = _text(request)
-    hits = _hits(engine, every, query, documents, scores, alphas, page, (text, spell))
+    hits = _hits(engine, every, query, documents, scores, alphas, page, (text, spelling))
     return Results(text, hits, {"given": "exact"}, len(documents))
 
 
@@ -143,7 +144,7 @@ def _hits(
     scores: Mapping[str, F64],
     alphas: Mapping[str, float],
     page: I64,
-    spelled: tuple[str, Spell],
+    spelled: tuple[str, Spelling],
 ) -> list[Hit]:
     """The documents of a page, best first, ties by id; explained if the request says so."""
     if not len(page):
@@ -154,7 +155,7 @@ def _hits(
     rows = engine.rows(documents)
     explanations: Sequence[Explanation | None] = [None] * len(rows)
     if request.explain:
-        text, spell = spelled
+        text, spelling = spelled
         stored = engine.read(documents, query.lexical.ids)
         explained = fusion.score(
             query,
@@ -162,7 +163,7 @@ def _hits(
             alphas,
             query_text=text,
             document_texts=[row.text for row in rows],
-            spell=spell,
+            spelling=spelling,
         )
         fused, scores = explained.fused, explained.views()
         explanations = explained.explanations or explanations

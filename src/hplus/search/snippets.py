@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hplus.types import Hit, UnitMatch
+from hplus.types import Hit, Span, UnitMatch
 
 # Characters that are shown of a document.
 SIZE = 300
 # Matches that contribute less than this share of the best one are not marked.
 LEAST_SHARE = 0.25
+_BLANK = re.compile(r"\s")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,57 @@ def snippet(hit: Hit, size: int = SIZE) -> Snippet:
         if span.start < end and span.end > start
     ]
     return Snippet(before + line[start:end] + after, marks)
+
+
+def excerpt(text: str, marked: Sequence[Sequence[Span]], size: int = SIZE) -> Snippet:
+    """The parts of a text round its marks, at word ends; the spans of rank 0 matter most.
+
+    A text that is short enough is shown whole. Of a longer one, every rank has its first span
+    shown as far as there is room, with as much before and after it as then fits.
+    """
+    line = _BLANK.sub(" ", text)
+    firsts = [spans[0] for spans in marked if spans]
+    parts = [Span(0, min(size, len(line)))]
+    if len(line) > size and firsts:
+        for context in (size // 2, size // 3, size // 4, size // 6, size // 10):
+            parts = _parts(line, firsts, context)
+            if sum(end - start for start, end in parts) <= size:
+                break
+        while len(firsts) > 1 and sum(end - start for start, end in parts) > size:
+            firsts.pop()
+            parts = _parts(line, firsts, size // 10)
+        parts = [Span(start, min(end, start + size)) for start, end in parts]
+    elif len(line) > size:
+        parts = [Span(0, max(line.rfind(" ", size // 2, size), 0) or size)]
+    shown, marks = "", []
+    for start, end in parts:
+        shown += ("… " if start and not shown else " … " if shown else "") + line[start:end]
+        shift = len(shown) - end
+        marks += [
+            Mark(max(a, start) + shift, min(b, end) + shift, rank)
+            for rank, spans in enumerate(marked)
+            for a, b in spans
+            if a < end and b > start
+        ]
+    marks.sort(key=lambda mark: -mark.rank)
+    return Snippet(shown + (" …" if parts[-1].end < len(line) else ""), marks)
+
+
+def _parts(line: str, spans: Sequence[Span], context: int) -> list[Span]:
+    """Spans with so much of the text before and after them, from word to word; those that touch are
+    one."""
+    parts: list[Span] = []
+    for start, end in sorted(spans):
+        first, last = max(0, start - context), min(len(line), end + context)
+        if first and (blank := line.find(" ", first, start)) >= 0:
+            first = blank + 1
+        if last < len(line) and (blank := line.rfind(" ", end, last)) >= 0:
+            last = blank
+        if parts and first <= parts[-1].end + 3:
+            parts[-1] = Span(parts[-1].start, max(last, parts[-1].end))
+        else:
+            parts.append(Span(first, last))
+    return parts
 
 
 def strongest(hit: Hit) -> list[UnitMatch]:

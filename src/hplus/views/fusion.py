@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from numbers import Real
 from operator import add
@@ -12,6 +12,7 @@ import numpy as np
 from hplus.errors import InputError
 from hplus.types import F64, Encoded, Explanation, Scores, TokenMatch, UnitMatch
 from hplus.views import global_, lexical, phrase
+from hplus.views.lexical import Spelling
 
 VIEWS = ("global", "phrase", "lexical")
 
@@ -46,10 +47,11 @@ def score(
     *,
     query_text: str = "",
     document_texts: Sequence[str] | None = None,
-    spell: Callable[[int], str] = str,
+    spelling: Spelling | None = None,
 ) -> Scores:
     """All views that are on, and their sum; explained when the documents' texts are given."""
     alphas = check_alphas(alphas)
+    spelling = spelling or Spelling()
     _check_shapes(query, documents, document_texts)
     raw: dict[str, F64] = {}
     units: list[list[UnitMatch]] = []
@@ -65,7 +67,7 @@ def score(
         raw["phrase"] = phrase.score(query.units, documents.units)
     if "lexical" in alphas and document_texts is not None:
         tokens = [
-            lexical.explain(query.lexical, documents.lexical.take(np.array([i])), spell)
+            lexical.explain(query.lexical, documents.lexical.take(np.array([i])), spelling.token)
             for i in range(len(documents))
         ]
         raw["lexical"] = _sums(tokens)
@@ -73,6 +75,7 @@ def score(
         raw["lexical"] = lexical.score(query.lexical, documents.lexical)
     normalised = _normalised(query, documents, alphas, raw)
     fused = fuse(normalised, alphas)
+    query_words = spelling.words(query_text) if tokens else ()
 
     def explanation(i: int, text: str) -> Explanation:
         return Explanation(
@@ -83,6 +86,7 @@ def score(
             phrase_raw=float(raw["phrase"][i]) if "phrase" in raw else None,
             lexical_raw=float(raw["lexical"][i]) if "lexical" in raw else None,
             fused=float(fused[i]),
+            words=lexical.by_word(tokens[i], query_words) if tokens else [],
         )
 
     return Scores(

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from hplus.types import F32, F64, I32, I64, Lexical, TokenMatch, Tokens, item_of_row, offsets_of
+from hplus.types import (
+    F32,
+    F64,
+    I32,
+    I64,
+    Lexical,
+    TokenMatch,
+    Tokens,
+    WordMatch,
+    item_of_row,
+    offsets_of,
+)
+from hplus.units.words import words
+
+QueryWord = tuple[str, tuple[int, ...]]
+"""A word and the ids of its tokens."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How tokens are written, and of which words of a text they are; without a model, numbers."""
+
+    token: Callable[[int], str] = str
+    words: Callable[[str], Sequence[QueryWord]] = lambda _: ()
 
 
 def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
@@ -64,6 +88,36 @@ def explain(query: Lexical, document: Lexical, spell: Callable[[int], str]) -> l
         )
         for row, own in zip(rows, of_query, strict=True)
     ]
+
+
+def words_of(tokens: Tokens) -> list[QueryWord]:
+    """The words of one text with their tokens, each once, in reading order."""
+    (text,) = tokens.texts
+    spans = words(text, han="characters")
+    starts = np.array([span.start for span in spans], np.int64)
+    place = np.searchsorted(starts, tokens.spans[:, 0], side="right") - 1
+    found: dict[tuple[int, ...], str] = {}
+    for i in np.unique(place[place >= 0]).tolist():
+        start, end = spans[i]
+        found.setdefault(tuple(tokens.ids[place == i].tolist()), text[start:end])
+    return [(word, ids) for ids, word in found.items()]
+
+
+def by_word(matches: Sequence[TokenMatch], query_words: Sequence[QueryWord]) -> list[WordMatch]:
+    """Matches of tokens as those of the query's words, most first.
+
+    A token counts once, although two words may have it: first for a word that matched as a whole.
+    """
+    left = {match.id: match for match in matches}
+    there = frozenset(left)
+    rated = [(not there.issuperset(ids), word, ids) for word, ids in query_words]
+    found = []
+    for partly, word, ids in sorted(rated, key=lambda one: one[0]):
+        own = [left.pop(i) for i in dict.fromkeys(ids) if i in left]
+        if own:
+            found.append(WordMatch(word, not partly, sum(match.contribution for match in own)))
+    found += [WordMatch(match.token, True, match.contribution) for match in left.values()]
+    return sorted(found, key=lambda match: -match.contribution)
 
 
 def _shared(query: Lexical, documents: Lexical) -> tuple[I64, I64]:
