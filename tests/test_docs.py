@@ -71,6 +71,22 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_shell_and_the_python_of_a_page_share_no_index(page: Path) -> None:
+    """Who tries both in one folder meets no index that exists already."""
+    text = page.read_text()
+    made = [re.findall(r'Index\.create\("([^"]+)"', block) for block in PYTHON.findall(text)]
+    by_python = [name for names in made for name in names]
+    by_shell = set(re.findall(r"^\$ hplus index \S+ (\S+)", text, re.MULTILINE))
+    assert len(set(by_python)) == len(by_python)
+    assert not by_shell & set(by_python)
+
+
+def test_no_page_speaks_of_a_folder_that_a_clone_lacks() -> None:
+    for page in PAGES:
+        assert not re.findall(r"\.\./\w+|/work|/home|/root|shared/", page.read_text()), page.name
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -136,7 +136,7 @@ def test_encode(run: Run, texts: Path, tmp_path: Path, suffix: str) -> None:
     target = tmp_path / f"out.{suffix}"
     code, out, _ = run("encode", str(texts), str(target), "--budget", "2", "--width", "64")
     assert code == 0
-    assert "2 texts, 4 units, 100.0% of importance kept" in out
+    assert "2 texts, 4 units, merge to 2 units; no unit dropped, those beyond it averaged" in out
     encoded, fingerprint = read_encoded(target)
     assert encoded.units.vectors.shape == (4, 64)
     assert len(fingerprint) == 64
@@ -389,3 +389,58 @@ def test_the_chinese_corpus_ranks_too(mini: HPlus) -> None:
     whole = mini.encode_document(corpus.documents, budget=Budget())
     values = {view: value for view, _, value in demo.evaluate(mini, corpus, whole, whole)}
     assert values["phrase, all units"] > values["lexical"] > 0.5
+
+
+@pytest.mark.parametrize("command", ["", *EXAMPLES])
+def test_the_help_speaks_of_values_not_of_types(run: Run, command: str) -> None:
+    _, out, _ = run(*command.split(), "--help")
+    assert "--help" in out
+    for name in ("<bool>", "range>", "<int>", "<float>"):
+        assert name not in out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("typed_so_far", "expected"),
+    [
+        ("hplus mor", ["more-like"]),
+        ("hplus terms ", ["check"]),
+        ("hplus search notes.hplus --gr", ["--group-by"]),
+        ("hplus search notes.hplus --view ", ["hybrid", "global", "phrase", "lexical"]),
+    ],
+)
+def test_the_shell_completes(shell: str, typed_so_far: str, expected: list[str]) -> None:
+    asked = {
+        "COMP_WORDS": typed_so_far,
+        "COMP_CWORD": str(typed_so_far.count(" ")),
+        "_TYPER_COMPLETE_ARGS": typed_so_far,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_HPLUS_COMPLETE": f"complete_{shell}",
+    }
+    program = "import sys; sys.argv = ['hplus']; from hplus.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    for name in expected:
+        assert name in done.stdout
+    assert "compact" not in done.stdout
+
+
+def test_completion_can_be_installed(tmp_path: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        done = subprocess.run(
+            [sys.executable, "-m", "hplus", "--show-completion", shell],
+            env={
+                **os.environ,
+                "HOME": str(tmp_path),
+                "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "_COMPLETE" in done.stdout

@@ -59,7 +59,7 @@ def test_index_then_again_then_changed(run: Run, notes: Path, tmp_path: Path) ->
     assert (code, err) == (0, "")
     assert "3 added, 0 replaced, 0 unchanged; 3 documents" in out
     assert "tokens read" in out
-    assert "100.0% of the importance kept" in out
+    assert "merge to 32 units; no unit dropped, those beyond it averaged into others" in out
     assert "0 added, 0 replaced, 3 unchanged" in run("index", notes, target)[1]
     write(notes, [*NOTES[:2], {**NOTES[2], "text": "Heart failure."}, {"_id": "d", "text": "x"}])
     report = json.loads(run("index", notes, target, "--json")[1])

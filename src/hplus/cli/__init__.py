@@ -47,12 +47,38 @@ def _visible_mistakes() -> Iterator[None]:
         raise
 
 
+# What the help calls the value of an option, instead of its Python type.
+VALUES = {"<bool>": "", "<int>": "N", "<int range>": "N", "<float>": "NUMBER", "<str>": "TEXT"}
+VALUES |= {"<float range>": "NUMBER", "<path>": "PATH"}
+
+
+def _name_values(command: Any, ctx: Any) -> None:
+    """Options of a command, and of those below it, say "N" in the help where Typer says "<int
+    range>", and nothing where they take no value."""
+    for option in command.get_params(ctx):
+        if option.param_type_name == "option" and option.metavar is None:
+            shown = option.display_type(ctx) if hasattr(option, "display_type") else ""
+            option.metavar = VALUES.get(shown)
+    for below in getattr(command, "commands", {}).values():
+        _name_values(below, ctx)
+
+
 class Commands(TyperGroup):
     """All commands, whose errors about what was typed are safe to print."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _visible_mistakes():
             return super().make_context(*arguments, **options)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _name_values(command, ctx)
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _name_values(self, ctx)
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         with _visible_mistakes():
@@ -63,7 +89,6 @@ app = typer.Typer(
     name="hplus",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -111,6 +111,15 @@ def budget_of(count: int | None, policy: PolicyOption | None) -> Budget | int | 
     return Budget(count, policy=policy.value)
 
 
+def what_is_kept(budget: Budget, share: float) -> str:
+    """What became of units beyond a budget: merging keeps their importance, not their detail."""
+    if budget.count is None and budget.share is None:
+        return "every unit kept"
+    if budget.policy == "drop":
+        return f"{share:.1%} of the importance kept, the rest dropped"
+    return "no unit dropped, those beyond it averaged into others"
+
+
 def read_texts(source: str) -> Iterator[str]:
     """Texts of a file (gz allowed) or of standard input (`-`): one per line; of a .jsonl file, the
     `text` of each row, after its `title` if it has one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from hplus.cli.common import (
     console,
     load,
     read_texts,
+    what_is_kept,
 )
 from hplus.errors import InputError
 
@@ -60,7 +62,10 @@ def encode(
         raise InputError(f"{source} has no texts")
     wanted = budget_of(budget, policy)
     hplus = load(model, device, terms)
-    if as_ is SideOption.query:
+    query = as_ is SideOption.query
+    usual = hplus.recipe.query_budget if query else hplus.recipe.document_budget
+    spent = replace(usual, count=wanted, share=None) if isinstance(wanted, int) else wanted or usual
+    if query:
         encoded = hplus.encode_query(texts, budget=wanted, width=width)
     else:
         encoded = hplus.encode_document(
@@ -72,6 +77,7 @@ def encode(
     kept = float(coverage.kept.sum()) / total if total else 1.0
     console().print(
         f"{target}: {len(encoded):,} texts, {len(encoded.units.weights):,} units, "
-        f"{kept:.1%} of importance kept, {int((coverage.windows > 1).sum()):,} texts stitched, "
+        f"{spent}; {what_is_kept(spent, kept)}; "
+        f"{int((coverage.windows > 1).sum()):,} texts stitched, "
         f"{int((coverage.cut > 0).sum()):,} cut"
     )

@@ -26,6 +26,7 @@ from hplus.cli.common import (
     load,
     plain_table,
     print_json,
+    what_is_kept,
 )
 from hplus.errors import InputError
 
@@ -235,7 +236,7 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
         f"{report.cut_texts:,} were cut ({lost:.1%} of the tokens)",
     )
     share = report.kept / report.importance if report.importance else 1.0
-    out.print(f"budget: {made.settings.budget}; {share:.1%} of the importance kept")
+    out.print(f"budget: {made.settings.budget}; {what_is_kept(made.settings.budget, share)}")
 
 
 def delete(
@@ -338,7 +339,7 @@ def stats(folder: Folder, json_: Json = False) -> None:
     share = found.kept / found.importance if found.importance else 1.0
     out.print(
         f"budget: {settings.budget}, width {settings.width}, {settings.format}; "
-        f"{share:.1%} of the importance kept\n"
+        f"{what_is_kept(settings.budget, share)}\n"
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("part", "bytes", "per document", ""):

@@ -14,7 +14,8 @@ import typer
 from hplus.cli.common import BudgetCount, Json, Width, console, print_json
 from hplus.cli.explanation import Html, coloured, print_explanation, write_html
 from hplus.cli.index import Folder
-from hplus.errors import HPlusError, InputError
+from hplus.cli.prompt import Asked, prompt
+from hplus.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +129,11 @@ def search(
         elif query is not None:
             _finish(_ask(opened, request, query), html, explain=explain, json_=json_)
         else:
-            _prompt(opened, request, explain=explain, json_=json_)
+            prompt(
+                opened,
+                Asked(request, explain),
+                lambda found, explained: _show(found, explain=explained, json_=json_),
+            )
 
 
 def more_like(
@@ -178,30 +183,6 @@ def _ask(opened: Index, request: Search, text: str) -> Results:
     if not text.strip():
         raise InputError("the query is empty")
     return opened.search(replace(request, query=text))
-
-
-def _prompt(opened: Index, request: Search, *, explain: bool, json_: bool) -> None:
-    """One query per line until the input ends; the model stays loaded, a mistake ends nothing."""
-    person = sys.stdin.isatty()
-    if person:
-        import contextlib
-
-        with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  # arrows and history at the prompt
-        print(f"{len(opened):,} documents; one query per line, Ctrl-D ends", file=sys.stderr)
-    while True:
-        try:
-            line = input("query> " if person else "")
-        except (EOFError, KeyboardInterrupt):
-            if person:
-                print(file=sys.stderr)
-            return
-        if not line.strip():
-            continue
-        try:
-            _show(_ask(opened, request, line), explain=explain, json_=json_)
-        except HPlusError as error:
-            print(f"error: {error}", file=sys.stderr)
 
 
 def _answer_all(
