@@ -69,7 +69,7 @@ def measure(model: HPlus, folder: Path, split: str, cache: Path) -> list[dict[st
         {span for span in own if word_count(text[slice(*span)]) > 1}
         for text, own in zip(texts, gold, strict=True)
     ]
-    begins = {"crf": unit_begins(model.checkpoint.crf, stored)}
+    begins = {"crf": unit_begins(model.checkpoint.crf, stored, settled=model.recipe.patterns)}
     histogram = length_histogram(begins["crf"], tokens)
     begins |= {rule: rules.rule(rule)(tokens) for rule in RULES}
     begins |= {f"random-{seed}": histogram_random(tokens, histogram, seed) for seed in SEEDS}

@@ -43,7 +43,7 @@ from hplus.heads.files import head_tensors, read_crf, read_idf, read_importance,
 from hplus.heads.importance import Idf, ImportanceHead
 from hplus.recipe import Recipe, Side
 from hplus.types import F32
-from hplus.units import rules
+from hplus.units import patterns, rules
 
 FORMAT = 1
 # Raised when code that divides, pools or weighs gives something else for the same weights.
@@ -134,6 +134,8 @@ def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
         "long": recipe.long,
         "terms": terms,
     }
+    if recipe.patterns and recipe.units == "crf":
+        identity["patterns"] = patterns.version()
     return hashlib.sha256(
         json.dumps(identity | reading_settings(recipe), sort_keys=True).encode()
     ).hexdigest()

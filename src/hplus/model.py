@@ -37,7 +37,7 @@ from hplus.types import (
     concatenate,
     item_of_row,
 )
-from hplus.units import rules, sentences
+from hplus.units import patterns, rules, sentences
 from hplus.units.partition import (
     begins_of_tags,
     keep_characters_whole,
@@ -300,7 +300,9 @@ class HPlus:
             + (" of the text alone" if recipe.mean_over == "text" else "")
             + (", causal attention" if recipe.attention == "causal" else ""),
             "prompts": shown or "none",
-            "units": recipe.units + (f" + {len(self.terms):,} terms" if self.terms else ""),
+            "units": recipe.units
+            + (" + patterns" if recipe.patterns and recipe.units == "crf" else "")
+            + (f" + {len(self.terms):,} terms" if self.terms else ""),
             "importance": recipe.importance,
             "widths": f"global {recipe.global_width or self.dim}, phrase {self._width(None)}",
             "budgets": f"query {recipe.query_budget}, document {recipe.document_budget}",
@@ -416,12 +418,15 @@ class HPlus:
         return tokens, self._begins(tokens, inner), self._importance(tokens, inner)
 
     def _begins(self, tokens: Tokens, inner: F32) -> Bool:
-        """Where units begin: the CRF's tags or a rule, then the terminology's overrides."""
+        """Where units begin: the CRF's tags, settled by patterns, or a rule; then the terminology's
+        overrides."""
         head = self.checkpoint.crf
         if self.recipe.units == "crf" and head is not None:
             scores = crf_head.emissions(head, inner, tokens.offsets)
             tags, _ = crf_head.viterbi(head, scores, tokens.offsets)
             begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
+            if self.recipe.patterns:
+                begins = patterns.override(begins, tokens)
         else:
             begins = rules.rule(self.recipe.units)(tokens)
         if self.terms is None:

@@ -32,6 +32,7 @@ _PLAIN = (
     "pooling",
     "mean_over",
     "attention",
+    "patterns",
     "fusion",
 )
 
@@ -44,7 +45,8 @@ class Recipe:
     "idf", or "uniform". layer: the one whose states the heads read, None the last. long:
     "stitch" or "cut". pooling ("mean", "cls", "last"), mean_over ("all" or "text") and the two
     prompts: as the encoder was trained, see `Reading`. attention: "bidirectional", or "causal"
-    for a Qwen3 that was trained so. Widths None mean all of the backbone's.
+    for a Qwen3 that was trained so. patterns: the CRF's units are settled by the patterns of
+    spelling (`hplus.units.patterns`). Widths None mean all of the backbone's.
     """
 
     name: str = "unnamed"
@@ -56,6 +58,7 @@ class Recipe:
     pooling: Pooling = "mean"
     mean_over: MeanOver = "all"
     attention: Attention = "bidirectional"
+    patterns: bool = False
     query_prompt: str = ""
     document_prompt: str = ""
     global_width: int | None = None
@@ -74,6 +77,8 @@ class Recipe:
                 raise InputError(f"expected {name} of 1 or more, got {value!r}")
         if not isinstance(self.units, str):
             raise InputError(f"expected the name of a rule for units, got {self.units!r}")
+        if not isinstance(self.patterns, bool):
+            raise InputError(f"expected patterns to be true or false, got {self.patterns!r}")
         for name in ("query_budget", "document_budget"):
             if not isinstance(getattr(self, name), Budget):
                 raise InputError(f"expected {name} as a Budget(…), got {getattr(self, name)!r}")
@@ -117,6 +122,7 @@ class Recipe:
             "pooling": self.pooling,
             "mean_over": self.mean_over,
             "attention": self.attention,
+            "patterns": self.patterns,
             "prompts": {"query": self.query_prompt, "document": self.document_prompt},
             "widths": {"global": self.global_width, "phrase": self.phrase_width},
             "budgets": {

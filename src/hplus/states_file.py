@@ -29,6 +29,7 @@ from hplus.heads.importance import ImportanceHead
 from hplus.progress import show_progress
 from hplus.recipe import Side
 from hplus.types import F32, Bool, Tokens
+from hplus.units import patterns
 from hplus.units.partition import begins_of_tags, keep_characters_whole
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def stored_states(
     return StoredStates(tokens, arrays["states"], arrays["inner"], np.asarray(arrays["mean"]))
 
 
-def unit_begins(crf: CRF, stored: StoredStates) -> Bool:
-    """Where the CRF's units begin, bool[T]."""
+def unit_begins(crf: CRF, stored: StoredStates, *, settled: bool = False) -> Bool:
+    """Where the CRF's units begin, bool[T]; settled: by the patterns of spelling."""
     tokens = stored.tokens
     scores = np.empty((len(tokens.ids), 3), np.float32)
     for first in range(0, len(tokens), STEP):
@@ -113,7 +114,8 @@ def unit_begins(crf: CRF, stored: StoredStates) -> Bool:
         offsets = tokens.offsets[first : last + 1] - tokens.offsets[first]
         scores[rows] = emissions(crf, stored.inner[rows].astype(np.float32), offsets)
     tags, _ = viterbi(crf, scores, tokens.offsets)
-    return keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
+    begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
+    return patterns.override(begins, tokens) if settled else begins
 
 
 def weigh(head: ImportanceHead, stored: StoredStates) -> F32:

@@ -207,6 +207,7 @@ def test_statistics_counted_by_hand() -> None:
         "rule": 1,
         "noun phrase": 1,
         "word": 2,
+        "pattern": 0,
         "units of several words": 3,
         "share of several words": 0.5,
         # zz, heart failure, xyz, 糖尿病, 5 mg/kg, type 2
@@ -215,7 +216,7 @@ def test_statistics_counted_by_hand() -> None:
         "mean tokens": (2 + 2 + 3 + 3 + 4 + 2) / 6,
         "longest text in tokens": 7,
     }
-    assert list(figures)[3:8] == list(LAYERS)
+    assert list(figures)[3:9] == list(LAYERS)
 
 
 def test_statistics_of_nothing() -> None:

@@ -41,6 +41,7 @@ def units(
     phrases: Strings = (),
     own: Strings = (),
     minimal: bool = False,
+    patterns: bool = False,
     dropped: Counter[str] | None = None,
 ) -> list[str]:
     """Units of a text whose spans are given as strings: gold, the corpus' own noun phrases, and
@@ -53,6 +54,7 @@ def units(
             terms=Terms(terms) if terms else None,
             phrases=[Span(*place(text, string)) for string in phrases],
             length="minimal" if minimal else "noun-phrase",
+            patterns=patterns,
             dropped=dropped,
         )
     )
@@ -579,3 +581,36 @@ def test_minimal_units_are_gold_then_terms_then_rules(
     for start, end, _ in TERMS.find(marked.text):
         if all(b <= start or end <= a for a, b in gold):
             assert layer_of[Span(start, end)] == "term"
+
+
+def test_patterns_join_units_and_what_no_unit_covers() -> None:
+    assert units("lower (P < 0.001) than", patterns=True) == ["lower/word", "P < 0.001/pattern"]
+    text = "no shortness of breath"
+    assert units(text, ["breath"], patterns=True) == ["no shortness of breath/pattern"]
+
+
+def test_patterns_divide_units_and_leave_no_function_word_at_an_edge() -> None:
+    text = "took warfarin 5 mg daily"
+    assert units(text, ["warfarin 5 mg daily"], patterns=True) == [
+        "took/word",
+        "warfarin/gold",
+        "5 mg/gold",
+        "daily/gold",
+    ]
+    assert units("a rise of 95%", ["rise of 95%"], patterns=True) == ["rise/gold", "95%/gold"]
+
+
+def test_patterns_leave_other_units_as_they_are() -> None:
+    text = "severe heart failure in the elderly"
+    own = {"phrases": ["severe heart failure"]}
+    assert units(text, **own, patterns=True) == units(text, **own)
+
+
+@given(st.text(alphabet="aB1 .,-/(<µg%", max_size=40))
+def test_settled_units_are_in_order_and_begin_and_end_with_a_word(text: str) -> None:
+    labelled = label(Marked(text, ()))
+    found = words(text, han="characters")
+    starts, ends = {word.start for word in found}, {word.end for word in found}
+    assert all(own.start in starts and own.end in ends for own in labelled.units)
+    assert all(a.end <= b.start for a, b in pairwise(labelled.units))
+    assert set(labelled.layers) <= set(LAYERS)

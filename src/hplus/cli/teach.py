@@ -32,6 +32,10 @@ ApartFrom = Annotated[
         "--apart-from", metavar="DIR", help="BEIR folder whose near duplicates are left out."
     ),
 ]
+Patterns = Annotated[
+    bool,
+    typer.Option("--patterns/--no-patterns", help="Settle units by the patterns of spelling."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Decides samples and shuffles.")]
 
 
@@ -61,6 +65,7 @@ def labels(
         int | None, typer.Option("--sample", min=1, help="Texts of each file, at most.")
     ] = None,
     apart_from: ApartFrom = None,
+    patterns: Patterns = True,
     cache: Cache = None,
     device: Annotated[str | None, typer.Option("--device", help="A torch device.")] = None,
     seed: Seed = 13,
@@ -91,6 +96,7 @@ def labels(
                 terms=known,
                 chunker=cutter,
                 length=units.value,
+                patterns=patterns,
                 apart_from=against,
                 cache=states,
                 sample=sample,

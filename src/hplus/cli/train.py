@@ -13,7 +13,7 @@ import typer
 
 from hplus.cli.common import Model, console
 from hplus.cli.sets import Cache, states_folder
-from hplus.cli.teach import ApartFrom, Seed
+from hplus.cli.teach import ApartFrom, Patterns, Seed
 from hplus.errors import CheckpointError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def heads(
     hidden: Annotated[
         int, typer.Option("--hidden", min=0, help="Units of the CRF's hidden layer, 0 for none.")
     ] = 64,
+    patterns: Patterns = True,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="At most.")] = 20,
     cache: Cache = None,
     device: Annotated[str | None, typer.Option("--device", help="A torch device.")] = None,
@@ -74,7 +75,7 @@ def heads(
     if out.exists() and any(out.iterdir()):
         raise CheckpointError(f"{out} exists and is not empty; choose another folder")
     started = time.monotonic()
-    base = HPlus(model, device=device, long="cut", layer=layer)
+    base = HPlus(model, device=device, long="cut", layer=layer, patterns=patterns)
     training, validation = read_labels(*labels), read_labels(*dev)
     against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
     read = read_pairs(pairs, sample=sample, apart_from=against, seed=seed) if pairs else None

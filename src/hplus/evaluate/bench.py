@@ -116,7 +116,9 @@ class Bench:
                 raise InputError(f"units {units!r} need terms; give a file of them")
             own = override(self.begins(side, rule), side.tokens, self.terms)
             return keep_characters_whole(own, side.tokens)
-        return unit_begins(crf, side) if rule == "crf" and crf else rules.rule(rule)(side.tokens)
+        if rule == "crf" and crf:
+            return unit_begins(crf, side, settled=self.model.recipe.patterns)
+        return rules.rule(rule)(side.tokens)
 
     def importance(self, side: StoredStates, kind: str) -> F32:
         """Importance of every token: by the head, by the checkpoint's idf, or 1."""

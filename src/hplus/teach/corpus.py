@@ -54,6 +54,7 @@ def label_file(
     length: Length,
     apart_from: Collection | None,
     cache: Path,
+    patterns: bool = True,
     sample: int | None = None,
     seed: int = 13,
 ) -> Source:
@@ -78,7 +79,11 @@ def label_file(
     with show_progress(f"labelling {name}", len(rows)) as bar:
         labels = []
         for row, own in zip(rows, phrases, strict=True):
-            labels.append(label(row, terms=terms, phrases=own, length=length, dropped=dropped))
+            labels.append(
+                label(
+                    row, terms=terms, phrases=own, length=length, patterns=patterns, dropped=dropped
+                )
+            )
             bar.advance(1)
     return Source(name, labels, {what: count for what, count in dropped.items() if count})
 

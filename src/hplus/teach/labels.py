@@ -12,6 +12,9 @@ Each layer takes what the layers above left free:
    corpus does not mark them, a chunker does.
 5. whole words that carry content. Function words and punctuation stay outside, as singletons.
 
+6. patterns of spelling (`hplus.units.patterns`) settle all of these as they settle the units of a
+   trained CRF.
+
 *Minimal* units leave layer 4 out. With *noun-phrase* units a noun phrase absorbs the terms and
 compounds inside it: they are the same unit, only shorter.
 
@@ -25,17 +28,21 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
+
+import numpy as np
 
 from hplus.errors import InputError
 from hplus.teach.marked import Marked
 from hplus.teach.spelling import quantities, spelled_compounds
 from hplus.types import Span
+from hplus.units.patterns import Spelled, settle, spelled
 from hplus.units.terms import Terms
 from hplus.units.words import is_content, words
 
 Length = Literal["minimal", "noun-phrase"]
-LAYERS = ("gold", "term", "rule", "noun phrase", "word")
+LAYERS = ("gold", "term", "rule", "noun phrase", "word", "pattern")
 # Words of a unit, at most; a noun phrase may have twice as many. Han characters count one by one,
 # so Chinese units may have more of them.
 LONGEST = 6
@@ -58,10 +65,12 @@ def label(
     terms: Terms | None = None,
     phrases: Sequence[Span] = (),
     length: Length = "noun-phrase",
+    patterns: bool = True,
     dropped: Counter[str] | None = None,
 ) -> Labelled:
     """The units of one text; `phrases` are the chunker's noun phrases, used where the text has
-    none of its own, and `dropped` counts by reason what could not be used.
+    none of its own, `patterns` settle the units of all layers, and `dropped` counts by reason what
+    could not be used.
 
     >>> label(Marked("The type 2 diabetes", ((0, 19, "Disease"),))).units
     (Span(start=4, end=19),)
@@ -90,6 +99,8 @@ def label(
     for first, last in chunks:
         page.claim_rest(first, last, "noun phrase")
     page.claim_words()
+    if patterns:
+        page.settle(spelled(marked.text))
     return page.labelled()
 
 
@@ -124,6 +135,10 @@ class _Page:
     def _has_letter(self, row: int) -> bool:
         word = self.words[row]
         return any(c.isalnum() or c in "%‰°" for c in self.text[word.start : word.end])
+
+    def _is_function_word(self, row: int) -> bool:
+        word = self.words[row]
+        return not self.content[row] and self.text[word.start : word.end].isalpha()
 
     def is_free(self, first: int, last: int) -> bool:
         return all(owner is None for owner in self.owner[first:last])
@@ -220,6 +235,33 @@ class _Page:
         for row, content in enumerate(self.content):
             if content and self.owner[row] is None:
                 self.claim(row, row + 1, "word")
+
+    def settle(self, found: list[Spelled]) -> None:
+        """Join and divide units as the patterns of spelling do with those of a trained CRF."""
+        if not found:
+            return
+        begins = np.ones(len(self.words), np.bool_)
+        inside = np.zeros(len(self.words), np.bool_)
+        layers = [""] * len(self.words)
+        for first, last, layer in self.units:
+            begins[first + 1 : last] = False
+            inside[first:last] = True
+            layers[first:last] = [layer] * (last - first)
+        settled = settle(begins, np.array(self.words, np.int32), found)
+        bounds = [*np.flatnonzero(settled).tolist(), len(self.words)]
+        was = set(self.units)
+        self.units = []
+        for first, last in pairwise(bounds):
+            if begins[first + 1 : last].any():
+                self.units.append((first, last, "pattern"))
+            elif inside[first] and (first, last, layers[first]) in was:
+                self.units.append((first, last, layers[first]))
+            elif inside[first]:  # a piece of a divided unit, "rise of" before "95%"
+                begin, end = self.trimmed(first, last)
+                while begin < end and self._is_function_word(end - 1):
+                    end -= 1
+                if begin < end:
+                    self.units.append((begin, end, layers[first]))
 
     def labelled(self) -> Labelled:
         units = sorted(self.units)

@@ -65,7 +65,11 @@ def train_heads(
     # Shuffled: the order of the files must not decide what is held out.
     order = np.random.default_rng(schedule.seed).permutation(len(pairs.queries))
     groups = make_groups(
-        queries, documents, unit_begins(crf, queries), unit_begins(crf, documents), pairs.groups
+        queries,
+        documents,
+        unit_begins(crf, queries, settled=model.recipe.patterns),
+        unit_begins(crf, documents, settled=model.recipe.patterns),
+        pairs.groups,
     )
     shuffled = [groups[row] for row in order if len(groups[row].query)]
     if len(shuffled) < 2:

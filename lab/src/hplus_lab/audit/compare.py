@@ -86,7 +86,8 @@ def compare(
         reference_of(item, reference, seen=end)
         for item, end in zip(items, ends_of(tokens), strict=True)
     ]
-    made = constructions(tokens, unit_begins(crf, stored), terms=terms, teacher=teacher)
+    begins = unit_begins(crf, stored, settled=model.recipe.patterns)
+    made = constructions(tokens, begins, terms=terms, teacher=teacher)
     rows = {}
     with show_progress(f"auditing {name}", sum(map(len, made.values()))) as bar:
         for construction, runs in made.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from hplus.cli import Commands, run_app
-from hplus_lab.cli import audit, baselines, measure, run
+from hplus_lab.cli import audit, baselines, measure, run, units
 
 app = typer.Typer(
     name="hplus-lab",
@@ -22,6 +22,7 @@ app.command("run", epilog=run.RUN_EXAMPLE)(run.run)
 app.command("report", epilog=run.REPORT_EXAMPLE)(run.report)
 app.command("plot", epilog=run.PLOT_EXAMPLE)(run.plot)
 app.command("audit", epilog=audit.EXAMPLE)(audit.audit)
+app.command("units", epilog=units.EXAMPLE)(units.units)
 app.command("baselines", epilog=baselines.EXAMPLE)(baselines.baselines)
 
 
