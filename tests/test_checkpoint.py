@@ -134,6 +134,10 @@ def test_the_fingerprint_follows_every_file_and_setting(saved: Path) -> None:
     assert HPlus(saved, importance="idf").fingerprint != base
     assert HPlus(saved, window=32).fingerprint != base
     assert HPlus(saved, long="cut").fingerprint != base
+    assert HPlus(saved, patterns=True).fingerprint != base
+    # Patterns settle the CRF's units alone.
+    without = HPlus(saved, units="tokens", patterns=False)
+    assert HPlus(saved, units="tokens", patterns=True).fingerprint == without.fingerprint
     # Budgets and fusion are chosen at encoding and at search; they change no weights.
     assert HPlus(saved, document_budget=Budget(3)).fingerprint == base
     heads = safetensors.numpy.load_file(saved / "heads.safetensors")

@@ -22,7 +22,7 @@ from hplus.backbones.bert import Bert
 from hplus.evaluate.data import demo_folder, read_beir
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import ImportanceHead
-from hplus.states_file import stored_states
+from hplus.states_file import stored_states, unit_begins
 from hplus.types import concatenate
 from hplus.views import fusion
 
@@ -513,6 +513,29 @@ def test_scores_use_the_prompt_of_each_side(tiny_folder: Path) -> None:
     scores = model.score("heart failure", TEXTS[:3])
     query, documents = model.encode_query("heart failure"), model.encode_document(TEXTS[:3])
     np.testing.assert_allclose(scores.global_, documents.global_ @ query.global_[0], atol=1e-6)
+
+
+def test_patterns_settle_the_units_of_the_crf_before_terms_do() -> None:
+    text = "warfarin 5 mg p.o. for H. pylori"
+
+    def units(**settings: Any) -> list[str]:
+        return [unit.text for unit in HPlus("mini", **settings).segment(text)[0]]
+
+    assert units(patterns=True) == ["warfarin", "5 mg", "p.o.", "for", "H. pylori"]
+    assert units(patterns=True, terms=Terms(["warfarin 5 mg"]))[0] == "warfarin 5 mg"
+    assert units(patterns=True, units="tokens") == units(units="tokens")
+    assert "crf + patterns" in str(HPlus("mini", patterns=True))
+    assert "patterns" not in str(HPlus("mini"))
+
+
+def test_encoding_and_stored_states_are_settled_alike(tmp_path: Path) -> None:
+    texts = ["Lower risk (P < 0.001) with warfarin 5 mg.", "No fever in the U.S. army"]
+    model = HPlus("mini", patterns=True)
+    assert model.checkpoint.crf is not None
+    stored = stored_states(model, texts, tmp_path)
+    begins = unit_begins(model.checkpoint.crf, stored, settled=True)
+    assert begins.sum() == sum(map(len, model.segment(texts)))
+    assert not np.array_equal(begins, unit_begins(model.checkpoint.crf, stored))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_what_ordinary_text_keeps(text: str) -> None:
         ("10 to 20 mg/kg/day", ["10 to 20 mg/kg/day"]),
         ("p.Glu23Valfs*17)", ["p.Glu23Valfs*17", ")"]),
         ("with or without insulin", ["with", "or", "without", "insulin"]),
+        ("The increased risk", ["The", "increased", "risk"]),
         ("the markedly increased risk", ["the", "markedly", "increased", "risk"]),
         ("Na+,K+-ATPase", ["Na+,K+-ATPase"]),
         ("t(34) = 2.11", ["t(34) = 2.11"]),

@@ -147,7 +147,7 @@ _CHANGED = _one_of(
     "aggravated ameliorated exacerbated relieved"
 )
 _NOUN = (
-    rf"(?!{_FUNCTION_WORD}|(?:[Nn]ot?|[Ww]ith|[Ww]ithout|[Hh]igher|[Ll]ower|[Oo]verall|[Ss]uch)\b)"
+    rf"(?!(?i:{_FUNCTION_WORD})|(?:[Nn]ot?|[Ww]ith|[Ww]ithout|[Hh]igher|[Ll]ower|[Oo]verall|[Ss]uch)\b)"
     r"[A-Za-z][a-z]{2,}(?<!ly)(?<!ed)(?<!ing)(?<!al)(?<!ive)"
     r"(?<!ble)(?<!ous)(?<!ic)(?<!ary)(?<!lar)(?<!est)(?<!parent)"
 )
@@ -283,7 +283,8 @@ PATTERNS = (
     # Chemical names
     Pattern(
         "chemical name",
-        rf"(?<![-–/.,])(?<!vitamin[ ])(?:{_CHEMICAL_START}{_CHEMICAL_TAIL}|{_SUFFIXED}|poly\([\w ,-]{{3,60}}\))"
+        rf"(?<![-–/.,])(?<!vitamin[ ])"
+        rf"(?:{_CHEMICAL_START}{_CHEMICAL_TAIL}|{_SUFFIXED}|poly\([\w ,-]{{3,60}}\))"
         rf"{_CHEMICAL_WORD}",
         "gave ⟦2-(4-isobutylphenyl)propanoic acid⟧ by mouth",
     ),
@@ -330,7 +331,8 @@ PATTERNS = (
     ),
     Pattern(
         "slash between phrases",
-        rf"(?!{_FUNCTION_WORD})[a-z]{{3,}}(?<!ed)(?<!ly)(?<!ing)(?<!ial)(?<!ary)(?<!ous)[ ]"
+        rf"(?=[a-z]+[ ][a-z]+/)(?!{_FUNCTION_WORD})"
+        rf"[a-z]{{3,}}(?<!ed)(?<!ly)(?<!ing)(?<!ial)(?<!ary)(?<!ous)[ ]"
         rf"[a-z]{{4,}}(?P<inner>/)[a-z]{{4,}}[ ](?!{_FUNCTION_WORD})[a-z]{{3,}}",
         "heart attack⟦/⟧myocardial infarction",
         begins=True,
