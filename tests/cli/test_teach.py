@@ -128,6 +128,7 @@ def test_json_rows(run: Run, notes: Path, terms: Path, tmp_path: Path) -> None:
         "rule": 1,
         "noun phrase": 0,
         "word": 5,
+        "pattern": 0,
         "dropped": {"rules that meet a longer unit": 1},  # the mg/kg in 5 mg/kg
     }
     assert first["share of several words"] == pytest.approx(2 / 7)
@@ -147,7 +148,7 @@ def test_the_report_stands_beside_the_papers_figures(
     header, row, paper, *dropped = shown.splitlines()
     assert code == 0
     assert [column for column in ("texts", "units", *LAYERS, "mean") if column not in header] == []
-    assert row.split()[:9] == ["notes", "2", "7", "0", "1", "1", "0", "5", "29%"]
+    assert row.split()[:10] == ["notes", "2", "7", "0", "1", "1", "0", "5", "0", "29%"]
     assert paper.split() == ["the", "paper's", "teacher", "1,739,921", "2", "2.4", "to", "2.9"]
     assert PAPER["multi-token segments"] == 1_739_921
     assert dropped == ["notes: 1 rules that meet a longer unit"]
