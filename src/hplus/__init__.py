@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         IndexBusyError,
         IndexDamagedError,
         InputError,
+        MissingDocumentError,
         MissingExtraError,
         ModelMismatchError,
         StorageError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hplus.model import HPlus
     from hplus.search.results import Results
     from hplus.sources.columns import Columns
+    from hplus.sources.document import Document
     from hplus.types import Encoded, Explanation, Hit, Lexical, Scores, Search, Span, Unit, Units
     from hplus.units.select import Budget
     from hplus.units.terms import Terms
@@ -39,6 +41,7 @@ _HOMES = {
     "Results": "hplus.search.results",
     "Budget": "hplus.units.select",
     "Columns": "hplus.sources.columns",
+    "Document": "hplus.sources.document",
     "Terms": "hplus.units.terms",
     "Encoded": "hplus.types",
     "Explanation": "hplus.types",
@@ -56,6 +59,7 @@ _HOMES = {
     "BackboneError": "hplus.errors",
     "TermsError": "hplus.errors",
     "FilterError": "hplus.errors",
+    "MissingDocumentError": "hplus.errors",
     "ModelMismatchError": "hplus.errors",
     "StorageError": "hplus.errors",
     "IndexBusyError": "hplus.errors",
@@ -69,6 +73,7 @@ __all__ = [
     "BudgetError",
     "CheckpointError",
     "Columns",
+    "Document",
     "Encoded",
     "Explanation",
     "FilterError",
@@ -80,6 +85,7 @@ __all__ = [
     "IndexDamagedError",
     "InputError",
     "Lexical",
+    "MissingDocumentError",
     "MissingExtraError",
     "ModelMismatchError",
     "Results",

@@ -3,7 +3,8 @@
     HPlusError
     ├── InputError          a text, a list of texts or an option is not what was expected
     │   ├── BudgetError     a budget or width that cannot be served
-    │   └── FilterError     a metadata filter that cannot be read; the message shows where
+    │   ├── FilterError     a metadata filter that cannot be read; the message shows where
+    │   └── MissingDocumentError  the index has no document of this id; also a KeyError
     ├── CheckpointError     a checkpoint folder is damaged, incomplete or of another version
     ├── BackboneError       the encoder's files are missing, changed or not understood
     ├── TermsError          a terminology file cannot be read
@@ -41,6 +42,13 @@ class BudgetError(InputError):
 
 class FilterError(InputError):
     """A metadata filter that cannot be read; the message shows where."""
+
+
+class MissingDocumentError(InputError, KeyError):
+    """The index has no document of this id."""
+
+    def __str__(self) -> str:
+        return visible(Exception.__str__(self))  # KeyError would quote the sentence
 
 
 class CheckpointError(HPlusError):

@@ -14,7 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hplus.checkpoint import locate
-from hplus.errors import BudgetError, CheckpointError, HPlusError, InputError, ModelMismatchError
+from hplus.errors import (
+    BudgetError,
+    CheckpointError,
+    HPlusError,
+    InputError,
+    MissingDocumentError,
+    ModelMismatchError,
+)
+from hplus.filters import syntax
+from hplus.filters.ast import Filter
 from hplus.progress import show_progress
 from hplus.search import searcher
 from hplus.search.local import LocalEngine, recall
@@ -25,11 +34,12 @@ from hplus.sources.columns import Columns
 from hplus.sources.document import Document
 from hplus.sources.folders import unreadable
 from hplus.storage import catalogue, writer
-from hplus.storage.catalogue import Settings
+from hplus.storage.catalogue import DocumentRow, Settings
 from hplus.storage.check import checked
 from hplus.storage.compact import compact
 from hplus.storage.create import create
 from hplus.storage.disk import Disk, after_commit
+from hplus.storage.export import PAGE, export
 from hplus.storage.seen import Seen
 from hplus.storage.segment import Format, Segment
 from hplus.storage.snapshot import Identity, Snapshot
@@ -166,6 +176,55 @@ class Index:
     def __contains__(self, id_: str) -> bool:
         snapshot = self._snapshot
         return id_ in catalogue.by_id(snapshot.connection, [id_])
+
+    def __getitem__(self, id_: str) -> Document:
+        """The document of an id; `MissingDocumentError`, which is a KeyError, if there is none."""
+        if not isinstance(id_, str):
+            raise InputError(f"expected the id of a document, got {type(id_).__name__}")
+        found = self.get(id_)
+        if found is None:
+            raise MissingDocumentError(f"no document {id_!r} in the index at {self.path}")
+        return found
+
+    @overload
+    def get(self, ids: str) -> Document | None: ...  # type: ignore[overload-overlap]
+    @overload
+    def get(self, ids: Sequence[str]) -> list[Document | None]: ...
+    def get(self, ids: str | Sequence[str]) -> Document | list[Document | None] | None:
+        """The document of an id, or those of several in their order; None where there is none."""
+        wanted = _ids(ids)
+        rows = catalogue.by_id(self._snapshot.connection, wanted)
+        found = [_as_document(rows[id_]) if id_ in rows else None for id_ in wanted]
+        return found[0] if isinstance(ids, str) else found
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents in the order in which they were added, in bounded memory.
+
+        What is changed meanwhile is not seen, by this index or by others.
+        """
+        snapshot = self._snapshot
+        return (_as_document(row) for page in snapshot.pages(PAGE) for row in page)
+
+    def count(self, where: str | Filter | None = None) -> int:
+        """How many documents there are, or pass a filter."""
+        return sum(map(len, self._snapshot.permitted(_filter(where))))
+
+    def export(
+        self,
+        target: str | os.PathLike[str] | Callable[[str], None],
+        *,
+        vectors: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """All documents to a .jsonl (also .jsonl.gz) or .parquet file, or line by line of JSON to a
+        function; returns how many there are.
+
+        The file can be indexed again. vectors: with the global vector of each document, and with
+        vector, weight and spans of each unit, up to the rounding of the stored format.
+        """
+        snapshot = self._snapshot
+        with show_progress("exporting", len(self), wanted=progress) as shown:
+            return export(snapshot, target, vectors=vectors, advance=shown.advance)
 
     @property
     def settings(self) -> Settings:
@@ -377,11 +436,36 @@ class Index:
         with self._writer() as out:
             return out.put_encoded(documents, encoded)
 
-    def delete(self, ids: str | Sequence[str]) -> int:
-        """Documents of these ids are gone; returns how many there were."""
-        wanted = [ids] if isinstance(ids, str) else list(ids)
+    def delete(
+        self, ids: str | Sequence[str] | None = None, *, where: str | Filter | None = None
+    ) -> int:
+        """Documents of these ids, or those that pass a filter, are gone; returns how many."""
+        if (ids is None) == (where is None):
+            raise InputError("give the ids of the documents to delete, or a filter: where=")
+        if ids is not None:
+            wanted = _ids(ids)
+            with self._writer() as out:
+                return out.delete(wanted)
+        chosen = _filter(where)
+        assert chosen is not None
         with self._writer() as out:
-            return out.delete(wanted)
+            return out.delete_where(chosen)
+
+    def update_metadata(self, fields: Mapping[str, Mapping[str, Any]]) -> int:
+        """Set fields of documents by id, `{"a": {"year": 2022}}`; other fields and the texts stay.
+
+        None removes a field. An id that the index does not have is refused, and nothing changes;
+        returns how many documents have changed.
+        """
+        if not isinstance(fields, Mapping):
+            raise InputError(f"expected the fields of documents by id, got {type(fields).__name__}")
+        wrong = next((one for one in fields.values() if not isinstance(one, Mapping)), None)
+        if wrong is not None:
+            raise InputError(
+                f"expected the fields of each document as a dict, got {type(wrong).__name__}"
+            )
+        with self._writer() as out:
+            return out.update_metadata(fields)
 
     def compact(
         self,
@@ -505,6 +589,30 @@ def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], 
         with out.change():
             deleted = seen.delete_others()
     return replace(done, absent=absent, deleted=deleted)
+
+
+def _as_document(row: DocumentRow) -> Document:
+    return Document(row.id, row.text, row.metadata)
+
+
+def _ids(ids: str | Sequence[str]) -> list[str]:
+    """One id or several, all of them texts."""
+    if isinstance(ids, str):
+        return [ids]
+    if isinstance(ids, bytes | Mapping) or not isinstance(ids, Iterable):
+        raise InputError(f"expected an id or a list of ids, got {type(ids).__name__}")
+    wanted = list(ids)
+    for i, id_ in enumerate(wanted):
+        if not isinstance(id_, str):
+            raise InputError(f"ids[{i}] is {type(id_).__name__}, expected str")
+    return wanted
+
+
+def _filter(where: str | Filter | None) -> Filter | None:
+    if not isinstance(where, str | Filter | None):
+        given = type(where).__name__
+        raise InputError(f"expected where to be a text or a tree of comparisons, got {given}")
+    return syntax.parse(where) if isinstance(where, str) else where
 
 
 def _check_widths(settings: Settings, width: int, global_width: int, whose: str) -> None:

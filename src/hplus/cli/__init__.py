@@ -21,6 +21,7 @@ from hplus.cli import (
     budget,
     convert,
     demo,
+    documents,
     encode,
     evaluate,
     index,
@@ -97,6 +98,8 @@ app.command("score", epilog=score.EXAMPLE)(score.score)
 app.command("index", epilog=index.INDEX_EXAMPLE)(index.index)
 app.command("search", epilog=search.EXAMPLE)(search.search)
 app.command("more-like", epilog=search.MORE_LIKE_EXAMPLE)(search.more_like)
+app.command("get", epilog=documents.GET_EXAMPLE)(documents.get)
+app.command("export", epilog=documents.EXPORT_EXAMPLE)(documents.export)
 app.command("delete", epilog=index.DELETE_EXAMPLE)(index.delete)
 app.command("compact", epilog=index.COMPACT_EXAMPLE)(index.compact)
 app.command("verify", epilog=index.VERIFY_EXAMPLE)(index.verify)

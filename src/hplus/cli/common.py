@@ -79,6 +79,23 @@ def print_json(value: object) -> None:
     print(escaped(json.dumps(value, ensure_ascii=False)))
 
 
+def ids_of(given: list[str]) -> list[str]:
+    """The ids that were typed; - reads one per line from standard input."""
+    if given != ["-"]:
+        return given
+    if sys.stdin is None:
+        raise InputError("standard input is closed")
+    return [line.strip() for line in sys.stdin if line.strip()]
+
+
+def report_missing(ids: list[str]) -> None:
+    """Exit with 1 if the index lacks documents that were asked for."""
+    if ids:
+        more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+        print(f"not in the index: {ids[0]}{more}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
 def plain_table(*columns: str, left: int = 1) -> Table:
     """A table without lines; the first `left` columns hold words, the others figures."""
     from rich.table import Table

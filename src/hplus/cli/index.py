@@ -23,9 +23,11 @@ from hplus.cli.common import (
     bar,
     budget_of,
     console,
+    ids_of,
     load,
     plain_table,
     print_json,
+    report_missing,
     what_is_kept,
 )
 from hplus.errors import InputError
@@ -242,20 +244,49 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
 def delete(
     folder: Folder,
     ids: Annotated[
-        list[str], typer.Argument(metavar="ID…", help="Documents; - reads one id per line.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="ID…", help="Documents; - reads one id per line."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="FILTER", help="Those that pass a filter; asks first."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --where: do not ask.")] = False,
 ) -> None:
-    """Delete documents by id; exit code 1 if the index lacks one of them."""
+    """Delete documents by id or by a filter; exit code 1 if the index lacks one, or none passes."""
     from hplus.index import Index
 
-    wanted = [line.strip() for line in sys.stdin if line.strip()] if ids == ["-"] else ids
+    if bool(ids) == (where is not None):
+        raise InputError("give the ids of the documents to delete, or a filter with --where")
+    if yes and where is None:
+        raise InputError("--yes answers the question of --where; give both, or neither")
+    if where is not None:
+        _delete_where(folder, where, yes=yes)
+        return
+    wanted = ids_of(ids or [])
     with Index.open(folder) as opened:
         missing = [id_ for id_ in wanted if id_ not in opened]
         count = opened.delete(wanted)
     console().print(f"{folder}: {count:,} deleted")
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        print(f"not in the index: {missing[0]}{more}", file=sys.stderr)
+    report_missing(missing)
+
+
+def _delete_where(folder: Path, where: str, *, yes: bool) -> None:
+    from hplus.index import Index
+
+    with Index.open(folder) as opened:
+        count = opened.count(where)
+        if count and not yes:
+            if sys.stdin is None or not sys.stdin.isatty():
+                raise InputError(
+                    f"{_counted(count, 'document')} would be deleted, and nobody can answer here; "
+                    "add --yes"
+                )
+            if not typer.confirm(f"delete {_counted(count, 'document')} of {folder}?", err=True):
+                count = 0
+        deleted = opened.delete(where=where) if count else 0
+    console().print(f"{folder}: {deleted:,} deleted")
+    if not deleted:
         raise typer.Exit(1)
 
 

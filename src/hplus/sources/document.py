@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,8 @@ from hplus.sources.columns import DEFAULT, Columns, of_row
 
 ID_BYTES = 512
 """The longest id, in UTF-8."""
+VECTORS = "hplus_vectors"
+"""The field of an exported document that is computed again when it is indexed again."""
 METADATA_DEPTH = 32
 """Levels of lists and objects in metadata, at most."""
 
@@ -98,6 +101,7 @@ def id_of_text(text: str) -> str:
 def document_of(fields: Mapping[Any, Any], columns: Columns = DEFAULT) -> Document:
     """A document from an object, a dict or a row; without an id, the hash of its text is one."""
     rest = dict(fields)
+    rest.pop(VECTORS, None)
     chosen = of_row(rest, columns)
     id: Any = None if chosen.id is None else rest.pop(chosen.id)
     if isinstance(id, int) and not isinstance(id, bool):
@@ -125,6 +129,27 @@ def _joined(texts: list[Any]) -> str:
     if len(present) == 1:
         return str(present[0])
     return "\n\n".join(filter(None, map(str.strip, present)))
+
+
+def parse_json(text: str) -> Any:
+    """A value of JSON, without NaN and Infinity."""
+    try:
+        return _JSON.decode(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError("the JSON has a number with too many digits") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise InputError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def document_of_text(text: str) -> Document:

@@ -47,7 +47,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 import os
 import stat
 import sys
@@ -68,6 +67,7 @@ from hplus.sources.document import (
     document_of,
     document_of_text,
     documents_of,
+    parse_json,
 )
 from hplus.sources.folders import TEXTS, PassedOver, text_file, tree, walk
 from hplus.sources.tables import parquet, parquet_rows, rows_in_memory, table, table_rows
@@ -308,23 +308,7 @@ def _from_text(text: str) -> Document | None:
 def _from_json(line: str, columns: Columns) -> Document | None:
     if not line.strip():
         return None
-    try:
-        value = _JSON.decode(line.rstrip())
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    except RecursionError:
-        raise InputError("the JSON is nested too deeply") from None
-    except InputError:
-        raise
-    except ValueError:
-        raise InputError("the JSON has a number with too many digits") from None
+    value = parse_json(line.rstrip())
     if not isinstance(value, dict):
         raise InputError(f"expected a JSON object, got {type(value).__name__}")
     return document_of(value, columns)
-
-
-def _refuse_constant(name: str) -> None:
-    raise InputError(f"{name} is not JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -19,7 +19,14 @@ from typing import IO, Any
 from hplus.errors import InputError, MissingExtraError
 from hplus.files import LINE_BYTES, Lines, megabytes, shown
 from hplus.sources.columns import Chosen, Columns, of_header
-from hplus.sources.document import Complain, Document, Place, document_of, documents_of
+from hplus.sources.document import (
+    Complain,
+    Document,
+    Place,
+    document_of,
+    documents_of,
+    parse_json,
+)
 
 BATCH = 1024
 """Rows of a Parquet file or a DataFrame turned into Python at once."""
@@ -185,10 +192,15 @@ def parquet(path: Path, columns: Columns, bad: Complain) -> Iterator[tuple[Docum
     def make(row: dict[str, Any]) -> Document:
         nonlocal number
         number += 1
+        for column in of_json:
+            if isinstance(row.get(column), str):
+                row[column] = parse_json(row[column])
         return document_of(row, columns)
 
     try:
         with reader.ParquetFile(path) as file:
+            kinds = zip(file.schema_arrow.names, file.schema_arrow.types, strict=True)
+            of_json = [name for name, kind in kinds if str(kind) == "extension<arrow.json>"]
             chosen = of_header(name, file.schema_arrow.names, columns)
             rows = _arrow_rows(arrow, file.iter_batches(BATCH), chosen)
             yield from documents_of(rows, make, lambda: f"{name}:{number}", bad)

@@ -226,6 +226,17 @@ def by_number(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[in
     return {row.number: row for row in map(_document, found)}
 
 
+def living(connection: sqlite3.Connection, after: int, most: int) -> list[DocumentRow]:
+    """The next living documents beyond a number, in the order in which they were added."""
+    found = select(
+        connection,
+        f"SELECT {_DOCUMENT} FROM documents WHERE deleted = 0 AND number > ? "
+        "ORDER BY number LIMIT ?",
+        (after, most),
+    )
+    return [_document(row) for row in found]
+
+
 def ids_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, str]:
     """The ids alone."""
     return dict(_in(connection, "SELECT number, id FROM documents WHERE number IN", numbers))
@@ -278,6 +289,14 @@ def mark_deleted(connection: sqlite3.Connection, ids: Iterable[str]) -> int:
         "UPDATE documents SET deleted = 1 WHERE deleted = 0 AND id = ?", ((id_,) for id_ in ids)
     )
     return connection.total_changes - before
+
+
+def mark_deleted_where(
+    connection: sqlite3.Connection, condition: str, values: Sequence[Any]
+) -> int:
+    """Delete the living documents that pass a compiled filter; returns how many there were."""
+    statement = f"UPDATE documents SET deleted = 1 WHERE deleted = 0 AND ({condition})"
+    return connection.execute(statement, values).rowcount
 
 
 def dump(metadata: Mapping[str, Any]) -> str:

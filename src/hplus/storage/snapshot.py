@@ -7,14 +7,14 @@ if a compaction removes their files, the snapshot is still complete.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from hplus.errors import IndexDamagedError, InputError
+from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
 from hplus.filters import sql
 from hplus.filters.ast import Filter
 from hplus.storage import catalogue, confirmed
@@ -142,12 +142,19 @@ class Snapshot:
         numbers = self.numbers(documents).tolist()
         return _each(numbers, catalogue.by_number(self.connection, numbers))
 
+    def pages(self, size: int) -> Iterator[list[DocumentRow]]:
+        """All living documents in the order in which they were added, `size` at a time."""
+        after = 0
+        while page := catalogue.living(self.connection, after, size):
+            yield page
+            after = page[-1].number
+
     def find(self, ids: Sequence[str]) -> I64:
         """Documents by their ids, numbered across the segments."""
         found = catalogue.by_id(self.connection, list(ids))
         missing = [id_ for id_ in ids if id_ not in found]
         if missing:
-            raise InputError(f"no document {missing[0]!r} in the index")
+            raise MissingDocumentError(f"no document {missing[0]!r} in the index")
         _places(
             [(row.segment, row.place) for row in found.values()],
             {part.row.number: part.row.documents for part in self.parts},

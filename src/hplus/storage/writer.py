@@ -13,11 +13,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hplus import texts
-from hplus.errors import IndexDamagedError, InputError
+from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
+from hplus.filters import sql
+from hplus.filters.ast import Filter
 from hplus.sources.document import Document
 from hplus.storage import catalogue, confirmed
 from hplus.storage import lists as ivf
@@ -286,6 +289,31 @@ class Writer:
         """Delete these documents; returns how many there were."""
         with self.change():
             return catalogue.mark_deleted(self.connection, ids)
+
+    def delete_where(self, where: Filter) -> int:
+        """Delete the documents that pass a filter; returns how many there were."""
+        condition, values = sql.compile(where)
+        sql.register(self.connection)
+        with self.change():
+            return catalogue.mark_deleted_where(self.connection, condition, values)
+
+    def update_metadata(self, fields: Mapping[str, Mapping[str, Any]]) -> int:
+        """Set fields of documents, all or nothing; returns how many documents changed."""
+        rows = catalogue.by_id(self.connection, list(fields))
+        changed = {}
+        for id_, given in fields.items():
+            if id_ not in rows:
+                raise MissingDocumentError(f"no document {id_!r} in the index; nothing was changed")
+            old = rows[id_].metadata
+            kept = {name: value for name, value in old.items() if name not in given}
+            new = kept | {name: value for name, value in given.items() if value is not None}
+            Document(id_, "", new)  # checks the values
+            if catalogue.dump(new) != catalogue.dump(old):
+                changed[id_] = new
+        if changed:
+            with self.change():
+                catalogue.change_metadata(self.connection, changed)
+        return len(changed)
 
     def write_segment(self, builder: SegmentBuilder) -> SegmentRow:
         """Write the file, sync it and its folder, then insert its row; the commit makes it real."""

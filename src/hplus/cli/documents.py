@@ -1,0 +1,74 @@
+"""`hplus get`, `hplus export`: documents out of an index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hplus.cli.common import Json, console, ids_of, print_json, report_missing
+
+if TYPE_CHECKING:
+    from hplus.sources.document import Document
+
+GET_EXAMPLE = "Example: hplus get notes.hplus doc-17"
+EXPORT_EXAMPLE = "Example: hplus export notes.hplus copy.jsonl"
+
+Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
+
+
+def get(
+    folder: Folder,
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID…", help="Documents; - reads one id per line.")
+    ],
+    json_: Json = False,
+) -> None:
+    """Show documents: metadata and text; exit code 1 if the index lacks one of them."""
+    from hplus.index import Index
+    from hplus.storage.export import as_json
+
+    wanted = ids_of(ids)
+    with Index.open(folder) as opened:
+        found = opened.get(wanted)
+    shown = [document for document in found if document is not None]
+    for i, document in enumerate(shown):
+        if json_:
+            print_json(as_json(document))
+        else:
+            _print(document, first=i == 0)
+    report_missing([id_ for id_, one in zip(wanted, found, strict=True) if one is None])
+
+
+def _print(document: Document, *, first: bool) -> None:
+    out = console()
+    if not first:
+        out.print()
+    out.print(document.id, style="bold")
+    for name, value in document.metadata.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        out.print(f"{name}: {text}", style="dim")
+    out.print(document.text)
+
+
+def export(
+    folder: Folder,
+    target: Annotated[
+        str, typer.Argument(metavar="FILE", help="To write: .jsonl, .jsonl.gz, .parquet, or -.")
+    ],
+    vectors: Annotated[
+        bool,
+        typer.Option("--vectors", help="With global vectors, and units: vector, weight, spans."),
+    ] = False,
+) -> None:
+    """Write all documents to a file, which can be indexed again, or as JSON lines to -."""
+    from hplus.index import Index
+
+    with Index.open(folder) as opened:
+        if target == "-":
+            opened.export(print, vectors=vectors)
+            return
+        count = opened.export(target, vectors=vectors, progress=True)
+    console().print(f"{target}: {count:,} document{'s' * (count != 1)}")
