@@ -50,6 +50,7 @@ from hplus.types import Encoded, Search
 from hplus.units.select import Budget
 from hplus.unknown import REFUSED, Count, counted
 from hplus.views.lexical import Spelling
+from hplus.views.stretches import as_one_text
 
 if TYPE_CHECKING:
     from hplus.model import HPlus
@@ -99,14 +100,18 @@ class Index:
         global_width: int | None = None,
         format: Format = "int8",
         fusion: Mapping[str, float] | None = None,
+        passages: int | None = None,
         fingerprint: str | None = None,
         disk: Disk | None = None,
     ) -> Index:
         """A new, empty index in a new folder.
 
         budget: units kept of each document, a `Budget` or a count under the model's policy; width:
-        of the unit vectors; both default to the model's. An index for encodings made elsewhere has
-        no model: give both widths, a budget (`Budget()` keeps all units) and a fingerprint.
+        of the unit vectors; both default to the model's. passages: cut long documents at the ends
+        of sentences into overlapping passages of at most so many tokens, each with vectors and a
+        budget of its own; a hit is a document, found by its best passage. An index for encodings
+        made elsewhere has no model: give both widths, a budget (`Budget()` keeps all units) and a
+        fingerprint.
         """
         if isinstance(budget, int):
             usual = Budget() if model is None else model.recipe.document_budget
@@ -122,8 +127,11 @@ class Index:
                 budget=budget or recipe.document_budget,
                 format=format,
                 fusion=dict(recipe.fusion if fusion is None else fusion),
+                passages=passages,
             )
             _check_widths(settings, model.dim, widest, "the model gives")
+        elif passages is not None:
+            raise InputError("passages are cut by the tokens of a model; give a model")
         elif width is None or global_width is None or fingerprint is None:
             raise InputError("without a model give width, global_width and fingerprint")
         else:
@@ -171,7 +179,7 @@ class Index:
         self._snapshot.close()
 
     def __len__(self) -> int:
-        return sum(int(part.alive.sum()) for part in self._snapshot.parts)
+        return sum(int(part.living.sum()) for part in self._snapshot.parts)
 
     def __contains__(self, id_: str) -> bool:
         snapshot = self._snapshot
@@ -396,6 +404,8 @@ class Index:
                 columns=columns,
                 passed_over=lambda ending: others.update([ending]),
             )
+            limit = out.settings.passages
+            divide = None if limit is None else partial(model.passages, limit=limit)
             with bar as shown:
                 encode = partial(
                     _encode_counted,
@@ -404,9 +414,11 @@ class Index:
                     budget=out.settings.budget,
                     width=out.settings.width,
                     workers=workers,
-                    advance=shown.advance,
+                    advance=shown.advance if divide is None else lambda _: None,
                 )
-                done = out.put(documents, encode, update=update, advance=shown.advance)
+                done = out.put(
+                    documents, encode, update=update, advance=shown.advance, divide=divide
+                )
             count.warn("the documents", model.recipe.name)
             done = replace(done, skipped=skipped, other_files=dict(others), unknown=count.unknown)
             return done if sync is None else _synced(out, seen, done, sync)
@@ -422,7 +434,7 @@ class Index:
         """Documents that are encoded already, at the index's widths and budget or larger ones.
 
         An encoding that is not as `Encoded` says is refused as a whole, with the document and the
-        place; other types of numbers are cast.
+        place; other types of numbers are cast. In an index with passages each is one passage.
         """
         n = len(ids)
         for name, values in (("encoded", encoded), ("texts", texts), ("metadata", metadata)):
@@ -533,7 +545,8 @@ class Index:
         engine = self._engine
         document = engine.find([id_])
         (row,) = engine.rows(document)
-        request = as_request(engine.read(document, None), options)
+        stored = engine.read(engine.passages(document)[0], None)
+        request = as_request(as_one_text(stored, engine.settings.budget), options)
         if request.explain:
             with suppress(HPlusError):  # without a model, tokens are shown as numbers
                 _ = self.model

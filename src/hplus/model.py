@@ -30,6 +30,7 @@ from hplus.types import (
     Coverage,
     Encoded,
     Scores,
+    Span,
     States,
     Tokens,
     TokenStates,
@@ -45,6 +46,7 @@ from hplus.units.partition import (
     spans_of_units,
     tags_of_begins,
 )
+from hplus.units.passages import passages
 from hplus.units.select import Budget
 from hplus.units.terms import Terms, override
 from hplus.units.vectors import unit_importance
@@ -225,6 +227,20 @@ class HPlus:
             tags=tags_of_begins(self._begins(states.tokens, states.inner)),
             importance=self._importance(states.tokens, states.inner),
         )
+
+    def passages(self, text: str, limit: int) -> list[Span]:
+        """A text cut into overlapping passages of at most `limit` of its tokens, at the ends of
+        paragraphs and sentences; together they cover it.
+
+        >>> HPlus().passages("Metformin lowers glucose. It is safe. Insulin does, too.", 10)
+        [Span(start=0, end=38), Span(start=38, end=56)]
+        """
+        tokenizer, prompt = self.checkpoint.backbone.tokenizer, self.recipe.document_prompt
+        found: list[Span] = []
+        for start, piece in sentences.stretches(text, stretches.SIZE):
+            spans = tokenizer.tokens([piece], prompt).spans
+            found += [Span(start + a, start + b) for a, b in passages(piece, spans, limit)]
+        return found
 
     def score(
         self,

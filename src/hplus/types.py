@@ -400,7 +400,11 @@ def _count(name: str, value: object, least: int, error: type[InputError]) -> int
 
 @dataclass(frozen=True)
 class Hit:
-    """A document found: the score of each view that is on, and their weighted sum."""
+    """A document found: the score of each view that is on, and their weighted sum.
+
+    passage: the characters of the passage that scored, in an index that divides documents; the
+    offsets of an explanation refer to the whole text.
+    """
 
     id: str
     score: float
@@ -408,6 +412,7 @@ class Hit:
     text: str
     metadata: dict[str, Any]
     explanation: Explanation | None = None
+    passage: Span | None = None
 
 
 def offsets_of(lengths: Sequence[int] | npt.NDArray[Any]) -> I64:

@@ -17,7 +17,7 @@ from hplus import Budget
 from hplus.filters.ast import Filter, matches
 from hplus.search import searcher
 from hplus.search.engine import Branches, Candidates, Engine, best
-from hplus.types import F64, I32, I64, Encoded, Search, concatenate
+from hplus.types import F64, I32, I64, Encoded, Search, Span, concatenate
 from hplus.views import fusion
 
 
@@ -38,6 +38,7 @@ class Named:
     id: str
     text: str
     metadata: dict[str, Any]
+    passage: Span | None = None
 
 
 class Arrays:
@@ -62,6 +63,9 @@ class Arrays:
 
     def find(self, ids: Sequence[str]) -> I64:
         return np.array([self.corpus.ids.index(id_) for id_ in ids], np.int64)
+
+    def passages(self, documents: I64) -> tuple[I64, I64]:
+        return documents, np.arange(len(documents) + 1)
 
     def rows(self, documents: I64) -> list[Named]:
         return [Named(self.corpus.ids[i], "", {"n": i}) for i in documents.tolist()]

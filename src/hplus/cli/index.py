@@ -102,6 +102,12 @@ def index(
         FormatOption | None,
         typer.Option("--format", help="How vectors are stored; int8 by default."),
     ] = None,
+    passages: Annotated[
+        int | None,
+        typer.Option(
+            "--passages", min=1, metavar="TOKENS", help="Cut long texts into passages this long."
+        ),
+    ] = None,
     workers: Workers = 1,
     sync: Annotated[
         bool, typer.Option("--sync", help="Delete what the source no longer has; asks first.")
@@ -132,7 +138,7 @@ def index(
     new = None if (folder / CATALOGUE).exists() else New(folder)
     if new is None:
         made = Index.open(folder, model=hplus)
-        _check_settings(made, wanted, width, global_width, format_)
+        _check_settings(made, wanted, width, global_width, format_, passages)
     else:
         made = Index.create(
             folder,
@@ -141,6 +147,7 @@ def index(
             width=width,
             global_width=global_width,
             format=(format_ or FormatOption.int8).value,
+            passages=passages,
         )
 
     def delete_absent(count: int) -> bool:
@@ -180,6 +187,7 @@ def _check_settings(
     width: int | None,
     global_width: int | None,
     format_: FormatOption | None,
+    passages: int | None,
 ) -> None:
     """Refuse options that contradict the index."""
     kept = made.settings
@@ -190,6 +198,7 @@ def _check_settings(
         "--width": (width, kept.width),
         "--global-width": (global_width, kept.global_width),
         "--format": (format_ and format_.value, kept.format),
+        "--passages": (passages, kept.passages or "no passages"),
     }
     for option, (wanted, has) in options.items():
         if wanted is not None and wanted != has:
@@ -212,7 +221,7 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
         changes.append(f"{_counted(report.skipped, 'row')} skipped")
     if report.deleted:
         changes.append(f"{report.deleted:,} deleted")
-    out.print(f"{made.path}: {', '.join(changes)}; {_counted(len(made), 'document')}")
+    out.print(f"{made.path}: {', '.join(changes)}; {_documents(made)}")
     if report.absent > report.deleted:
         if not sync:
             hint = "--sync deletes what the source does not have"
@@ -239,6 +248,14 @@ def _print_report(report: Report, made: Index, source: str, *, sync: bool) -> No
     )
     share = report.kept / report.importance if report.importance else 1.0
     out.print(f"budget: {made.settings.budget}; {what_is_kept(made.settings.budget, share)}")
+
+
+def _documents(made: Index) -> str:
+    """How many documents there are, and passages, if they are divided."""
+    counted = _counted(len(made), "document")
+    if made.settings.passages is None:
+        return counted
+    return f"{counted} in {_counted(made.stats().passages, 'passage')}"
 
 
 def delete(
@@ -362,8 +379,10 @@ def stats(folder: Folder, json_: Json = False) -> None:
 
     out = console()
     n = max(1, found.documents)
+    whole = settings.passages is None
+    divided = "" if whole else f" in {_counted(found.passages, 'passage')}"
     out.print(
-        f"{folder}: {_counted(found.documents, 'document')}, {found.deleted:,} deleted, "
+        f"{folder}: {_counted(found.documents, 'document')}{divided}, {found.deleted:,} deleted, "
         f"{found.units:,} units ({found.units / n:.1f} per document), "
         f"{_counted(found.segments, 'segment')}"
     )

@@ -2,8 +2,10 @@
 
 An engine numbers its documents (i64, valid for as long as the engine object lives) and answers
 one query at a time: `branches(query)` gives the candidates of each view with their scores, and
-exact scores of any documents. The embedded index (`local.py`) is the first implementation; nothing
-on this side of the door speaks of snapshots, segments or SQL.
+exact scores of any documents. An engine may divide its documents into passages: it then numbers
+passages, a document has the number of its first one, and every passage is scored. The embedded
+index (`local.py`) is the first implementation; nothing on this side of the door speaks of
+snapshots, segments or SQL.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hplus.filters.ast import Filter
-from hplus.types import F64, I32, I64, Encoded
+from hplus.types import F64, I32, I64, Encoded, Span
 from hplus.units.select import Budget
 
 
@@ -51,6 +53,9 @@ class Row(Protocol):
     def text(self) -> str: ...
     @property
     def metadata(self) -> dict[str, Any]: ...
+    @property
+    def passage(self) -> Span | None:
+        """The characters of the passage asked for; None if documents are not divided."""
 
 
 class Branches(Protocol):
@@ -58,7 +63,7 @@ class Branches(Protocol):
 
     def candidates(self, view: str, k: int) -> Candidates:
         """eq:branch_retrieval: the best k documents of the whole corpus by "global", "phrase" or
-        "lexical"; ties at the edge by id."""
+        "lexical", each by its best passage; ties at the edge by id."""
 
     def scores(self, view: str, documents: I64) -> F64:
         """Normalised scores of these documents, ascending and distinct, by one view."""
@@ -85,6 +90,10 @@ class Engine(Protocol):
     def find(self, ids: Sequence[str]) -> I64:
         """Documents by their ids; an id that is not there is an InputError."""
 
+    def passages(self, documents: I64) -> tuple[I64, I64]:
+        """The passages of these documents, one document after another, with offsets i64[n + 1]; an
+        engine that does not divide them gives the documents themselves."""
+
     def rows(self, documents: I64) -> Sequence[Row]:
         """Id, text and metadata of documents."""
 
@@ -93,6 +102,20 @@ class Engine(Protocol):
 
     def read(self, documents: I64, tokens: I32 | None) -> Encoded:
         """Stored encodings; lexical weights of these token ids alone, or of all."""
+
+
+def best_passages(scores: F64, offsets: I64) -> I64:
+    """For each document the row of its best passage, the first of equal ones; none is empty.
+
+    >>> best_passages(np.array([0.1, 0.3, 0.3, 0.2]), np.array([0, 3, 4])).tolist()
+    [1, 3]
+    """
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    if len(starts) == len(scores):
+        return starts
+    largest = np.maximum.reduceat(scores, starts)
+    rows = np.flatnonzero(scores == np.repeat(largest, lengths))
+    return rows[np.searchsorted(rows, starts)]
 
 
 def best(engine: Engine, documents: I64, scores: F64, k: int) -> I64:

@@ -16,7 +16,7 @@ from hplus.kernels import weighted_maxsim
 from hplus.search.engine import Candidates, best
 from hplus.storage import lists
 from hplus.storage.catalogue import DocumentRow, Settings
-from hplus.storage.segment import Segment, read
+from hplus.storage.segment import Segment, first_places, read
 from hplus.storage.snapshot import Snapshot
 from hplus.types import F32, F64, I32, I64, Encoded, Lexical, Units, concatenate
 from hplus.views import lexical, phrase
@@ -67,6 +67,10 @@ class LocalEngine:
         """Id, text and metadata."""
         return self.snapshot.rows(documents)
 
+    def passages(self, documents: I64) -> tuple[I64, I64]:
+        """See `Engine.passages`."""
+        return self.snapshot.passages(documents)
+
     def ids(self, documents: I64) -> list[str]:
         """Their ids alone."""
         return self.snapshot.ids(documents)
@@ -98,8 +102,12 @@ class LocalBranches:
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
         branches = {"global": self._global, "phrase": self._phrase, "lexical": self._lexical}
-        documents, path = branches[view](k)
-        scores = self.scores(view, documents)
+        passages, path = branches[view](k)
+        scores = self.scores(view, passages)
+        documents = self.engine.snapshot.documents(passages)
+        firsts = first_places(documents)
+        if len(firsts) < len(documents):
+            documents, scores = documents[firsts], np.maximum.reduceat(scores, firsts)
         chosen = best(self.engine, documents, scores, k)
         return Candidates(documents[chosen], scores[chosen], path)
 
@@ -164,7 +172,7 @@ class LocalBranches:
                     probes=GLOBAL_PROBES,
                 )
                 near = np.intersect1d(places, near, assume_unique=True)
-                if len(near) >= k:  # else a filter has left too few of them
+                if self._documents(first + near) >= k:  # else a filter has left too few of them
                     places, listed = near, listed + 1
             found.append(first + places)
         return _joined(found), self._path(listed)
@@ -184,8 +192,18 @@ class LocalBranches:
             estimated = estimates(self.query.units, listed, self.budget)
             documents = _joined([first + places for _, first, places in listed])
             # Ties among estimates are broken arbitrarily here.
-            scanned.append(documents[np.argpartition(-estimated, kept - 1)[:kept]])
+            near = documents[np.argpartition(-estimated, kept - 1)[:kept]]
+            while len(near) < len(documents) and self._documents(near) < k:  # of too few documents
+                kept = min(4 * kept, len(documents))
+                near = documents[np.argpartition(-estimated, kept - 1)[:kept]]
+            scanned.append(near)
         return np.sort(_joined(scanned)), self._path(len(listed))
+
+    def _documents(self, passages: I64) -> int:
+        """How many documents these passages are of."""
+        if self.engine.settings.passages is None:
+            return len(passages)
+        return len(np.unique(self.engine.snapshot.documents(passages)))
 
     def _lexical(self, k: int) -> tuple[I64, str]:  # noqa: ARG002  # as the other branches
         """Documents that share a token with the query."""

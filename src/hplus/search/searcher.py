@@ -15,7 +15,7 @@ import numpy as np
 
 from hplus.errors import BudgetError, InputError
 from hplus.filters import syntax
-from hplus.search.engine import Candidates, Engine, best
+from hplus.search.engine import Branches, Candidates, Engine, best, best_passages
 from hplus.search.groups import best_of_groups
 from hplus.search.results import Results
 from hplus.types import F64, I64, Encoded, Explanation, Hit, Search
@@ -59,7 +59,7 @@ def _search(
     while True:
         found = {view: branches.candidates(view, sizes[view]) for view in leading}
         documents = np.setdiff1d(_union(list(found.values())), without, assume_unique=True)
-        scores = {view: branches.scores(view, documents) for view in alphas}
+        documents, scores = _scored(engine, branches, documents, alphas)
         fused = fusion.fuse(scores, alphas)
         page = _page(engine, request, documents, fused)
         more = any(len(found[view].documents) == sizes[view] for view in leading)
@@ -81,12 +81,24 @@ def rerank(
     query = _fitted(engine, request, query)
     documents = np.unique(engine.find(ids))
     branches = engine.branches(query, budget=request.budget, threads=request.threads)
-    scores = {view: branches.scores(view, documents) for view in alphas}
+    documents, scores = _scored(engine, branches, documents, alphas)
     every = replace(request, from_=0, k=max(1, len(documents)))
     page = _page(engine, every, documents, fusion.fuse(scores, alphas))
     text = _text(request)
     hits = _hits(engine, every, query, documents, scores, alphas, page, (text, spelling))
     return Results(text, hits, {"given": "exact"}, len(documents))
+
+
+def _scored(
+    engine: Engine, branches: Branches, documents: I64, alphas: Mapping[str, float]
+) -> tuple[I64, dict[str, F64]]:
+    """The best passage of each document by the fused score, and what every view gives it."""
+    passages, offsets = engine.passages(documents)
+    scores = {view: branches.scores(view, passages) for view in alphas}
+    if len(passages) == len(documents):
+        return passages, scores
+    chosen = best_passages(fusion.fuse(scores, alphas), offsets)
+    return passages[chosen], {view: own[chosen] for view, own in scores.items()}
 
 
 def _union(found: list[Candidates]) -> I64:
@@ -175,6 +187,7 @@ def _hits(
             text=rows[i].text,
             metadata=rows[i].metadata,
             explanation=explanations[i],
+            passage=rows[i].passage,
         )
         for i in sorted(range(len(rows)), key=lambda i: (-fused[i], rows[i].id))
     ]

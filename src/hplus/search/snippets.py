@@ -37,11 +37,15 @@ class Snippet:
 
 
 def snippet(hit: Hit, size: int = SIZE) -> Snippet:
-    """The text around the phrase that contributed most; without an explanation, its beginning."""
+    """The text around the phrase that contributed most; without an explanation, its beginning, or
+    that of the passage that was found."""
     line = hit.text.replace("\n", " ").replace("\r", " ")
     strong = strongest(hit)
-    first = strong[0].document_spans[0].start if strong and strong[0].document_spans else 0
-    start = max(0, min(first - size // 3, len(line) - size))
+    if strong and strong[0].document_spans:
+        first = strong[0].document_spans[0].start
+        start = max(0, min(first - size // 3, len(line) - size))
+    else:
+        start = 0 if hit.passage is None else hit.passage.start
     blank = line.find(" ", start - 1, start + size // 3) if start else -1
     start = blank + 1 or start  # at a word, where there are blanks, and never after the match
     end = min(start + size, len(line))

@@ -18,10 +18,13 @@ from typing import Any
 from hplus.errors import IndexDamagedError, InputError
 from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
 from hplus.storage.segment import FORMATS, Format
+from hplus.types import Span
 from hplus.units.select import Budget
 from hplus.views.fusion import check_alphas
 
 VERSION = 1
+# Of an index whose documents are divided into passages: a segment has a row for each of them.
+WITH_PASSAGES = 2
 # "h+ix": so that no other SQLite file is taken for ours.
 APPLICATION = 0x682B6978
 # Parameters of one statement; SQLite allows 32,766.
@@ -55,7 +58,8 @@ class Settings:
 
     The fingerprint identifies the model; `model` is its name, by which it is found again: a
     built-in name, a hub id or the name of a checkpoint folder (in older indexes: its path); None if
-    the encodings were made elsewhere.
+    the encodings were made elsewhere. passages: the most tokens of a passage; None if documents are
+    not divided.
     """
 
     fingerprint: str
@@ -65,6 +69,7 @@ class Settings:
     budget: Budget
     format: Format
     fusion: Mapping[str, float]
+    passages: int | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -73,6 +78,8 @@ class Settings:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InputError(f"{name} must be 1 or more, got {value!r}")
+        if self.passages is not None and (type(self.passages) is not int or self.passages < 1):
+            raise InputError(f"passages must have 1 token or more, got {self.passages!r}")
         if not isinstance(self.fingerprint, str) or not isinstance(self.model, str | None):
             raise InputError("fingerprint and model must be texts")
         check_alphas(self.fusion)
@@ -114,6 +121,7 @@ class DocumentRow:
     hash: bytes
     text: str
     metadata: dict[str, Any]
+    passage: Span | None = None
 
 
 _DOCUMENT = "number, id, segment, place, hash, text, metadata"
@@ -125,7 +133,8 @@ def create(connection: sqlite3.Connection, settings: Settings, terms: Iterable[s
     The model's terminology belongs to the index: queries are divided into units by it, too.
     """
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    version = VERSION if settings.passages is None else WITH_PASSAGES
+    connection.execute(f"PRAGMA user_version = {version}")
     for statement in SCHEMA.split(";")[:-1]:
         connection.execute(statement)
     write_settings(connection, settings)
@@ -139,16 +148,18 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     ((version,),) = select(connection, "PRAGMA user_version")
     if application != APPLICATION:
         raise IndexDamagedError(f"{path} is not the catalogue of an hplus index")
-    if version != VERSION:
+    if version not in (VERSION, WITH_PASSAGES):
         raise InputError(
-            f"{path} has format {version}, this hplus reads {VERSION}; "
-            + ("update hplus" if version > VERSION else "index the documents again")
+            f"{path} has format {version}, this hplus reads {VERSION} and {WITH_PASSAGES}; "
+            + ("update hplus" if version > WITH_PASSAGES else "index the documents again")
         )
 
 
 def write_settings(connection: sqlite3.Connection, settings: Settings) -> None:
     """New settings in place of the old ones."""
     rows = {**asdict(settings), "fusion": dict(settings.fusion)}
+    if settings.passages is None:
+        del rows["passages"]
     connection.executemany(
         "INSERT OR REPLACE INTO settings VALUES (?, ?)",
         [(name, json.dumps(value)) for name, value in rows.items()],
@@ -164,6 +175,9 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
         rows["budget"] = Budget(**rows["budget"])
         if type(generation) is not int or generation < 0:
             raise ValueError(f"{generation!r} is not a generation")
+        ((version,),) = select(connection, "PRAGMA user_version")
+        if (version == WITH_PASSAGES) != (rows.get("passages") is not None):
+            raise ValueError(f"format {version} with passages {rows.get('passages')!r}")
         return Settings(**rows), generation
     except _NOT_OURS as error:
         raise IndexDamagedError(f"{path} has damaged settings: {error}") from None
@@ -256,11 +270,11 @@ def remove_segment(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("DELETE FROM segments WHERE number = ?", (number,))
 
 
-def move(connection: sqlite3.Connection, segment: int, documents: Iterable[int]) -> None:
-    """Documents of these numbers are now in a segment, in this order."""
+def move(connection: sqlite3.Connection, segment: int, places: Iterable[tuple[int, int]]) -> None:
+    """Documents are now in a segment: the place of each, and its number."""
     connection.executemany(
         "UPDATE documents SET segment = ?, place = ? WHERE number = ?",
-        ((segment, place, number) for place, number in enumerate(documents)),
+        ((segment, place, number) for place, number in places),
     )
 
 

@@ -16,7 +16,7 @@ from hplus.storage import catalogue
 from hplus.storage.catalogue import SegmentRow, Settings
 from hplus.storage.disk import after_commit
 from hplus.storage.fit import refit
-from hplus.storage.segment import SegmentBuilder, read
+from hplus.storage.segment import SegmentBuilder, first_places, read
 from hplus.storage.snapshot import SEGMENTS, Part, Snapshot
 
 if TYPE_CHECKING:
@@ -80,14 +80,18 @@ def rewrite(
         builder = SegmentBuilder(settings.format)
         for part in parts:
             alive = np.flatnonzero(part.alive)
+            numbers = part.segment.numbers[alive]
+            firsts = first_places(numbers)
             for first in range(0, len(alive), CHUNK):
                 places = alive[first : first + CHUNK]
+                last = first + len(places)
                 encoded = read(part.segment, places)
                 if settings != writer.settings:
                     encoded = refit(encoded, writer.settings, settings)
-                builder.add(part.segment.numbers[places], encoded)
-                advance(len(places))
-                if builder.bytes >= SEGMENT_BYTES:
+                builder.add(numbers[first:last], encoded, part.segment.passages(places))
+                advance(int(np.diff(np.searchsorted(firsts, [first, last]))[0]))
+                divided = last < len(alive) and numbers[last] == numbers[last - 1]
+                if builder.bytes >= SEGMENT_BYTES and not divided:
                     _move(writer, builder)
                     builder = SegmentBuilder(settings.format)
         if builder.documents:
@@ -104,8 +108,10 @@ def rewrite(
 def _move(writer: Writer, builder: SegmentBuilder) -> None:
     """A new segment of documents that the catalogue has already: their rows point to it now."""
     row = writer.write_segment(builder)
-    numbers = np.concatenate([part["numbers"] for part in builder.parts]).tolist()
-    catalogue.move(writer.connection, row.number, numbers)
+    numbers = np.concatenate([part["numbers"] for part in builder.parts])
+    places = first_places(numbers)
+    moved = zip(places.tolist(), numbers[places].tolist(), strict=True)
+    catalogue.move(writer.connection, row.number, moved)
 
 
 def _finished(part: Part) -> bool:

@@ -75,7 +75,9 @@ class Segment:
     span_counts[M] and dropped_counts[D] the number of spans of each unit. lexical_offsets
     i64[T + 1] gives the postings of each of lexical_ids. Only large segments have centroids and
     lists: the units list_rows[list_offsets[c] : list_offsets[c + 1]] are nearest to centroid c;
-    likewise for global vectors.
+    likewise for global vectors. Where documents are divided, each row is a passage, those of a
+    document follow one another with the same number, and passage_starts[n] and passage_lengths[n]
+    are the characters of its text that it covers.
     """
 
     numbers: I64
@@ -110,10 +112,19 @@ class Segment:
     global_centroids: F32 | None = None
     global_list_offsets: I64 | None = None
     global_list_rows: Array | None = None
+    passage_starts: Array | None = None
+    passage_lengths: Array | None = None
     inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def passages(self, places: I64) -> I64 | None:
+        """Start and end of the passages at these places, i64[n, 2]; None if documents are whole."""
+        if self.passage_starts is None or self.passage_lengths is None:
+            return None
+        starts = self.passage_starts[places].astype(np.int64)
+        return np.stack([starts, starts + self.passage_lengths[places]], axis=1)
 
     def scales_at(self, width: int) -> F16 | F32 | None:
         """The factor for a row's product with a query of this width, computed once per width.
@@ -155,9 +166,12 @@ class SegmentBuilder:
         self.documents = 0
         self.bytes = 0
 
-    def add(self, numbers: I64, encoded: Encoded) -> None:
-        """More documents."""
+    def add(self, numbers: I64, encoded: Encoded, passages: I64 | None = None) -> None:
+        """More documents, or their passages: start and end of each, i64[n, 2]."""
         part: dict[str, Array] = {"numbers": numbers.astype(np.int64)}
+        if passages is not None:
+            part["passage_starts"] = smallest(passages[:, 0])
+            part["passage_lengths"] = smallest(passages[:, 1] - passages[:, 0])
         for name, rows in (("global_", encoded.global_), ("", encoded.units.vectors)):
             codes, scales = quantise(rows, self.format)
             part[f"{name}vectors"] = codes
@@ -205,6 +219,13 @@ class SegmentBuilder:
             "lexical_weights": weights[order],
         }
         return arrays
+
+
+def first_places(numbers: I64) -> I64:
+    """Where documents begin among rows of these numbers: their passages follow one another."""
+    new = np.ones(len(numbers), np.bool_)
+    new[1:] = numbers[1:] != numbers[:-1]
+    return np.flatnonzero(new)
 
 
 _COVERAGE = ("tokens", "windows", "cut", "importance", "kept")

@@ -60,7 +60,14 @@ def file_parts(arrays: dict[str, Array]) -> Iterator[bytes | memoryview]:
 
 
 def open_segment(
-    disk: Disk, path: Path, *, documents: int, size: int, format: Format, widths: tuple[int, int]
+    disk: Disk,
+    path: Path,
+    *,
+    documents: int,
+    size: int,
+    format: Format,
+    widths: tuple[int, int],
+    passages: bool = False,
 ) -> Segment:
     """A segment mapped into memory; its header must say exactly what the catalogue expects."""
     try:
@@ -73,6 +80,11 @@ def open_segment(
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise IndexDamagedError(f"{path} is not a valid segment: {error}") from None
     _check(path, arrays, documents, format, widths)
+    for name in ("passage_starts", "passage_lengths"):
+        if passages:
+            _expect(path, arrays, name, _UNSIGNED, documents)
+        else:
+            arrays.pop(name, None)
     present: dict[str, Any] = {"global_scales": None, "scales": None}
     present |= {f.name: arrays[f.name] for f in fields(Segment) if f.name in arrays}
     return Segment(**present)
@@ -100,18 +112,24 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _expect(
+    path: Path, arrays: dict[str, Array], name: str, types: tuple[str, ...], *shape: int
+) -> None:
+    found = arrays.get(name)
+    if found is None or _NAMES[found.dtype] not in types or found.shape != shape:
+        got = "nothing" if found is None else f"{_NAMES[found.dtype]}{list(found.shape)}"
+        raise IndexDamagedError(
+            f"{path}: expected {name} as {' or '.join(types)}{list(shape)}, got {got}"
+        )
+
+
 def _check(
     path: Path, arrays: dict[str, Array], n: int, format: Format, widths: tuple[int, int]
 ) -> None:
     """Names, types and shapes agree with one another, and no offset runs backwards."""
 
     def expect(name: str, types: tuple[str, ...], *shape: int) -> None:
-        found = arrays.get(name)
-        if found is None or _NAMES[found.dtype] not in types or found.shape != shape:
-            got = "nothing" if found is None else f"{_NAMES[found.dtype]}{list(found.shape)}"
-            raise IndexDamagedError(
-                f"{path}: expected {name} as {' or '.join(types)}{list(shape)}, got {got}"
-            )
+        _expect(path, arrays, name, types, *shape)
 
     def counted(name: str, items: int) -> int:
         """Check the offsets of `items` items: from 0, never backwards; returns the last one."""

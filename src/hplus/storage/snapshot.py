@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,9 +20,9 @@ from hplus.filters.ast import Filter
 from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.storage.disk import Disk, as_storage_error
-from hplus.storage.segment import Format, Segment
+from hplus.storage.segment import Format, Segment, first_places
 from hplus.storage.segment_file import open_segment
-from hplus.types import I64, Bool, offsets_of
+from hplus.types import I64, Bool, Span, offsets_of, rows_of
 
 CATALOGUE = "catalogue.sqlite"
 SEGMENTS = "segments"
@@ -38,18 +38,28 @@ folder may have been replaced, by a backup or by another index."""
 
 @dataclass(frozen=True)
 class Part:
-    """One segment of the snapshot: the arrays, and which documents are alive, bool[n]."""
+    """One segment of the snapshot: the arrays, and which rows are alive, bool[n].
+
+    firsts: the places at which documents begin, where they are divided into passages.
+    """
 
     row: SegmentRow
     segment: Segment
     alive: Bool
+    firsts: I64 | None = None
+
+    @property
+    def living(self) -> Bool:
+        """Which documents are alive."""
+        return self.alive if self.firsts is None else self.alive[self.firsts]
 
 
 class Snapshot:
     """One generation: settings, segments, and the documents' texts on demand.
 
     Documents are numbered across the segments, in their order, for as long as this object lives:
-    `first[i]` is the number of segment i's first document.
+    `first[i]` is the number of segment i's first document. Where they are divided, passages are
+    numbered, and a document has the number of its first one.
     """
 
     def __init__(
@@ -77,6 +87,12 @@ class Snapshot:
                     raise
         self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
         self._permitted: dict[str, list[I64]] = {}
+        self._begins: I64 | None = None
+        """The numbers of documents that are divided, and the end of the last, i64[n + 1]."""
+        if self.settings.passages is not None:
+            firsts = zip(self.parts, self.first.tolist(), strict=False)
+            begins = [p.firsts + first for p, first in firsts if p.firsts is not None]
+            self._begins = np.concatenate([*begins, self.first[-1:]])
 
     def renew(self) -> None:
         """Read the same generation anew, after a checkpoint from the catalogue alone, so that the
@@ -121,7 +137,24 @@ class Snapshot:
             values,
         )
         places = _places(found, {part.row.number: part.row.documents for part in self.parts})
-        return [np.unique(np.array(places[part.row.number], np.int64)) for part in self.parts]
+        return [
+            _passages(part.row, part.firsts, np.unique(np.array(places[part.row.number], np.int64)))
+            for part in self.parts
+        ]
+
+    def passages(self, documents: I64) -> tuple[I64, I64]:
+        """The passages of these documents, one document after another, with offsets i64[n + 1]; a
+        document that is not divided is its own."""
+        if self._begins is None:
+            return documents, np.arange(len(documents) + 1)
+        begun = np.searchsorted(self._begins, documents, side="right") - 1
+        return rows_of(self._begins, begun)
+
+    def documents(self, passages: I64) -> I64:
+        """The documents of these passages."""
+        if self._begins is None:
+            return passages
+        return self._begins[np.searchsorted(self._begins, passages, side="right") - 1]
 
     def numbers(self, documents: I64) -> I64:
         """The catalogue's numbers of documents numbered across the segments."""
@@ -138,9 +171,21 @@ class Snapshot:
         return _each(numbers, catalogue.ids_of(self.connection, numbers))
 
     def rows(self, documents: I64) -> list[DocumentRow]:
-        """Id, text and metadata of documents numbered across the segments."""
+        """Id, text and metadata of documents numbered across the segments; of a passage, also which
+        characters it covers."""
         numbers = self.numbers(documents).tolist()
-        return _each(numbers, catalogue.by_number(self.connection, numbers))
+        rows = _each(numbers, catalogue.by_number(self.connection, numbers))
+        if self._begins is None:
+            return rows
+        return [
+            replace(row, passage=self._span(number))
+            for row, number in zip(rows, documents.tolist(), strict=True)
+        ]
+
+    def _span(self, passage: int) -> Span | None:
+        part = int(np.searchsorted(self.first, passage, side="right")) - 1
+        found = self.parts[part].segment.passages(np.array([passage - self.first[part]]))
+        return None if found is None else Span(*found[0].tolist())
 
     def pages(self, size: int) -> Iterator[list[DocumentRow]]:
         """All living documents in the order in which they were added, `size` at a time."""
@@ -200,11 +245,28 @@ def _parts(
                 size=row.bytes,
                 format=settings.format,
                 widths=(settings.global_width, settings.width),
+                passages=settings.passages is not None,
             )
+        firsts = None if settings.passages is None else first_places(segment.numbers)
         alive = np.ones(row.documents, np.bool_)
-        alive[gone[row.number]] = False
-        parts.append(Part(row, segment, alive))
+        alive[_passages(row, firsts, np.array(gone[row.number], np.int64))] = False
+        parts.append(Part(row, segment, alive, firsts))
     return parts
+
+
+def _passages(row: SegmentRow, firsts: I64 | None, places: I64) -> I64:
+    """The places of all passages of documents at these places of a segment."""
+    if firsts is None:
+        return places
+    begins = np.append(firsts, row.documents)
+    document = np.searchsorted(begins, places)
+    wrong = begins[document] != places
+    if wrong.any():
+        raise IndexDamagedError(
+            f"the catalogue puts a document at place {places[wrong][0]} of segment {row.number}, "
+            "where none begins; restore the catalogue"
+        )
+    return rows_of(begins, document)[0]
 
 
 def _identity(row: SegmentRow, settings: Settings) -> Identity:

@@ -33,18 +33,29 @@ PARTS = {
         "global_list_offsets",
         "global_list_rows",
     ),
-    "other": ("numbers", "tokens", "windows", "cut", "importance", "kept"),
+    "other": (
+        "numbers",
+        "tokens",
+        "windows",
+        "cut",
+        "importance",
+        "kept",
+        "passage_starts",
+        "passage_lengths",
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Documents (alive) and deleted ones, segments, units and tokens; importance of all units and
-    of those kept; bytes by part of the segments; catalogue: bytes of texts and metadata; smaller:
+    """Documents (alive) and deleted ones, passages (of those alive; as many, if they are not
+    divided), segments, units and tokens; importance of all units and of those kept; bytes by part
+    of the segments; catalogue: bytes of texts and metadata; smaller:
     (budget, width) -> bytes of the unit vectors under them."""
 
     documents: int
     deleted: int
+    passages: int
     segments: int
     units: int
     tokens: int
@@ -76,8 +87,9 @@ def stats(snapshot: Snapshot) -> Stats:
     budgets = [b for b in (8, 16, 32, 64, 128) if b < largest] + ([largest] if largest else [])
     widths = [w for w in (64, 128, 256) if w < settings.width] + [settings.width]
     return Stats(
-        documents=sum(int(part.alive.sum()) for part in parts),
-        deleted=sum(int((~part.alive).sum()) for part in parts),
+        documents=sum(int(part.living.sum()) for part in parts),
+        deleted=sum(int((~part.living).sum()) for part in parts),
+        passages=sum(int(part.alive.sum()) for part in parts),
         segments=len(parts),
         units=int(counts.sum()),
         tokens=sum(int(part.segment.tokens[part.alive].sum()) for part in parts),

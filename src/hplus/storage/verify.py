@@ -68,9 +68,9 @@ def _verify(
             sound = False
         if sound:
             problems += [f"{file}: {problem}" for problem in _documents(snapshot, part)]
-        advance(part.row.documents)
+        advance(len(part.living))
     return Verification(
-        documents=sum(int(part.alive.sum()) for part in snapshot.parts),
+        documents=sum(int(part.living.sum()) for part in snapshot.parts),
         segments=len(snapshot.parts),
         bytes=sum(part.row.bytes for part in snapshot.parts),
         problems=problems,
@@ -99,8 +99,8 @@ def _catalogue(snapshot: Snapshot) -> Iterator[str]:
         yield f"{neither} documents are neither deleted nor alive"
     for part in snapshot.parts:
         found = counts.get(part.row.number, 0)
-        if found != part.row.documents:
-            yield (f"segment {part.row.number} has {part.row.documents} documents and {found} rows")
+        if found != len(part.living):
+            yield f"segment {part.row.number} has {len(part.living)} documents and {found} rows"
 
 
 def _segment(disk: Disk, file: Path, part: Part) -> Iterator[str]:
@@ -174,10 +174,11 @@ def _documents(snapshot: Snapshot, part: Part) -> Iterator[str]:
         "ORDER BY place",
         (part.row.number,),
     )
+    firsts = np.arange(len(segment)) if part.firsts is None else part.firsts
     ids: list[str] = []
-    lengths = np.zeros(len(segment), np.int64)
+    lengths = np.zeros(len(firsts), np.int64)
     for place, number, id_, digest, text, metadata in rows:
-        if place != len(ids) or place >= len(segment):
+        if len(ids) == len(firsts) or place != firsts[len(ids)]:
             break
         if number != segment.numbers[place]:
             yield "its documents are not those of the catalogue"
@@ -191,15 +192,19 @@ def _documents(snapshot: Snapshot, part: Part) -> Iterator[str]:
             load(metadata)
         except ValueError as error:
             yield f"the metadata of {id_!r} is damaged: {error}"
+        lengths[len(ids)] = len(text)
         ids.append(id_)
-        lengths[place] = len(text)
-    if len(ids) != len(segment):
-        yield "the places of its documents in the catalogue are not 0, 1, 2, …"
+    if len(ids) != len(firsts):
+        yield "the places of its documents in the catalogue are not those of its arrays"
         return
+    owner = np.searchsorted(firsts, np.arange(len(segment)), side="right") - 1  # of each row
+    passages = segment.passages(np.arange(len(segment)))
+    if passages is not None and (wrong := passages[:, 1] > lengths[owner]).any():
+        yield f"a passage of {ids[owner[wrong][0]]!r} is beyond the end of its text"
     for kind, ends in (("span", segment.span_offsets), ("dropped", segment.dropped_span_offsets)):
         starts = getattr(segment, f"{kind}_starts").astype(np.int64)
         beyond = starts + getattr(segment, f"{kind}_lengths")
-        document = item_of_row(ends)
+        document = owner[item_of_row(ends)]
         # Encodings may have been added without their texts.
         wrong = (beyond > lengths[document]) & (lengths[document] > 0)
         if wrong.any():

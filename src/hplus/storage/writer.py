@@ -31,7 +31,7 @@ from hplus.storage.fit import fit
 from hplus.storage.segment import SegmentBuilder
 from hplus.storage.segment_file import file_parts
 from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
-from hplus.types import Coverage, Encoded
+from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offsets_of
 
 # What `add` collects is confirmed at this many stored bytes, and after this many seconds.
 CONFIRM_BYTES = 16 << 20
@@ -44,6 +44,8 @@ LISTED_DOCUMENTS = 8_192
 
 Encode = Callable[[Iterator[list[str]]], Generator[Encoded, None, None]]
 """One encoding for each step of texts, in order; it may read ahead."""
+Divide = Callable[[str], list[Span]]
+"""The passages of a text."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,21 @@ class Report:
 @dataclass(frozen=True)
 class Plan:
     """What a step of documents changes: `new` ones are encoded, some of them replace others;
-    `changed` ones only get other metadata."""
+    `changed` ones only get other metadata. passages: those of each new one, if they are divided."""
 
     documents: int
     new: list[Document]
     replaced: list[str]
     changed: list[Document]
     unchanged: int
+    passages: list[list[Span]] | None = None
+
+    def texts(self) -> list[str]:
+        """What is to be encoded."""
+        if self.passages is None:
+            return [document.text for document in self.new]
+        divided = zip(self.new, self.passages, strict=True)
+        return [document.text[a:b] for document, own in divided for a, b in own]
 
 
 @contextmanager
@@ -134,6 +144,7 @@ class Writer:
         self.use(catalogue.read_settings(connection, path / CATALOGUE)[0])
         # Collected, but not confirmed yet.
         self._new: list[Document] = []
+        self._places: list[int] = []
         self._replaced: list[str] = []
         self._changed: list[Document] = []
 
@@ -156,12 +167,14 @@ class Writer:
         *,
         update: bool,
         advance: Callable[[float], None],
+        divide: Divide | None = None,
     ) -> Report:
         """Add documents, each id once; see `Index.add` and `Index.update`.
 
         They are confirmed every few megabytes and every few seconds. Steps are planned as fast as
         `encode` asks for their texts and collected in order as their encodings arrive. `advance` is
-        called with the number of documents that need no encoding.
+        called with the number of documents that need no encoding, or of all if they are divided:
+        what `encode` counts are then passages.
         """
         report = Report()
         self._confirmed_at = self.clock()
@@ -169,15 +182,18 @@ class Writer:
 
         def steps() -> Iterator[list[str]]:
             for step in texts.steps_of(documents, _characters, STEP_CHARACTERS):
-                plans.append(self._plan(step, update=update))
-                yield [document.text for document in plans[-1].new]
+                plan = self._plan(step, update=update)
+                if divide is not None:
+                    plan = replace(plan, passages=[divide(document.text) for document in plan.new])
+                plans.append(plan)
+                yield plan.texts()
 
         try:
             with closing(encode(steps())) as encodings:
                 for encoded in encodings:
                     plan = plans.popleft()
                     report = self._apply(plan, fit(encoded, self.settings), report)
-                    advance(plan.documents - len(plan.new))
+                    advance(plan.documents - (0 if divide else len(plan.new)))
         finally:
             # If the stream is interrupted, everything before the interruption is kept.
             self.confirm()
@@ -206,7 +222,7 @@ class Writer:
         return Plan(len(step), new, replaced, changed, len(step) - len(new) - len(changed))
 
     def _apply(self, plan: Plan, encoded: Encoded, report: Report) -> Report:
-        self._collect(plan.new, encoded, plan.replaced)
+        self._collect(plan.new, encoded, plan.replaced, plan.passages)
         self._changed += plan.changed
         if (
             self._builder.bytes >= CONFIRM_BYTES
@@ -233,7 +249,8 @@ class Writer:
         report = Report(added=len(documents))
         for first in range(0, len(documents), texts.STEP_TEXTS):
             some = fit(encoded[first : first + texts.STEP_TEXTS], self.settings)
-            self._collect(documents[first : first + texts.STEP_TEXTS], some, [])
+            added = documents[first : first + texts.STEP_TEXTS]
+            self._collect(added, some, [], [[Span(0, len(d.text))] for d in added])
             report = report.plus(some.coverage)
             if self._builder.bytes >= CONFIRM_BYTES:
                 self.confirm()
@@ -242,18 +259,32 @@ class Writer:
         return report
 
     def _collect(
-        self, documents: Sequence[Document], encoded: Encoded, replaced: list[str]
+        self,
+        documents: Sequence[Document],
+        encoded: Encoded,
+        replaced: list[str],
+        passages: list[list[Span]] | None,
     ) -> None:
-        if documents:
-            first = catalogue.next_numbers(self.connection)[0] + len(self._new)
-            self._builder.add(np.arange(first, first + len(documents)), encoded)
-            self._new += documents
-            self._replaced += replaced
+        if not documents:
+            return
+        counts = np.ones(len(documents), np.int64)
+        spans = None
+        if self.settings.passages is not None and passages is not None:
+            counts = np.array([len(own) for own in passages])
+            spans = np.array([span for own in passages for span in own], np.int64)
+            encoded = _shifted(encoded, spans[:, 0])
+        first = catalogue.next_numbers(self.connection)[0] + len(self._new)
+        self._places += (self._builder.documents + offsets_of(counts)[:-1]).tolist()
+        numbers = np.repeat(np.arange(first, first + len(documents)), counts)
+        self._builder.add(numbers, encoded, spans)
+        self._new += documents
+        self._replaced += replaced
 
     def confirm(self) -> None:
         """Make a segment of what was collected; once this returns it is safe."""
         new, replaced, changed, builder = self._new, self._replaced, self._changed, self._builder
-        self._new, self._replaced, self._changed = [], [], []
+        places = self._places
+        self._new, self._places, self._replaced, self._changed = [], [], [], []
         self._builder = SegmentBuilder(self.settings.format)
         self._confirmed_at = self.clock()
         if not new and not changed:
@@ -269,7 +300,7 @@ class Writer:
                     self.connection,
                     (
                         DocumentRow(
-                            number=first + place,
+                            number=first + i,
                             id=document.id,
                             segment=row.number,
                             place=place,
@@ -277,7 +308,7 @@ class Writer:
                             text=document.text,
                             metadata=document.metadata,
                         )
-                        for place, document in enumerate(new)
+                        for i, (place, document) in enumerate(zip(places, new, strict=True))
                     ),
                 )
 
@@ -349,6 +380,17 @@ class Writer:
             generation = catalogue.next_generation(self.connection)
         with after_commit(f"noting generation {generation}", "the next change notes its own"):
             confirmed.note(self.path, self.disk, generation)
+
+
+def _shifted(encoded: Encoded, starts: I64) -> Encoded:
+    """Encodings of passages with offsets into their documents' texts."""
+
+    def moved(units: Units) -> Units:
+        unit = item_of_row(units.span_offsets)
+        start = starts[item_of_row(units.offsets)[unit]]
+        return replace(units, spans=units.spans + start[:, None].astype(np.int32))
+
+    return replace(encoded, units=moved(encoded.units), dropped=moved(encoded.dropped))
 
 
 def _characters(document: Document) -> int:

@@ -71,6 +71,17 @@ def join(stretches: Sequence[Stretch], budget: Budget, global_width: int) -> Enc
     return replace(small, dropped=_one_text([small.dropped], [0]))
 
 
+def as_one_text(encoded: Encoded, budget: Budget) -> Encoded:
+    """Stored passages of one document as its encoding; their offsets refer to the whole already."""
+    if len(encoded) == 1:
+        return encoded
+    parts = [encoded[i] for i in range(len(encoded))]
+    stretches = [
+        Stretch(0, part, part.global_, max(1, int(part.coverage.tokens[0]))) for part in parts
+    ]
+    return join(stretches, budget, encoded.global_.shape[1])
+
+
 def _one_text(parts: Sequence[Units], starts: Sequence[int]) -> Units:
     """Units of stretches as those of one text, by importance, ties by position."""
     shifted = [
