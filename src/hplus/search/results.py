@@ -44,6 +44,8 @@ class Results(Sequence[Hit]):
         hits = []
         for hit in self.hits:
             row = asdict(hit)
+            if hit.passage is None:
+                del row["passage"]
             if hit.explanation is None:
                 del row["explanation"]
             else:

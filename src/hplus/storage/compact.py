@@ -6,7 +6,7 @@ catalogue changes in one step; the old files are removed after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from hplus.storage.disk import after_commit
 from hplus.storage.fit import refit
 from hplus.storage.segment import SegmentBuilder, first_places, read
 from hplus.storage.snapshot import SEGMENTS, Part, Snapshot
+from hplus.types import I64
 
 if TYPE_CHECKING:
     from hplus.storage.writer import Writer
@@ -81,17 +82,16 @@ def rewrite(
         for part in parts:
             alive = np.flatnonzero(part.alive)
             numbers = part.segment.numbers[alive]
-            firsts = first_places(numbers)
-            for first in range(0, len(alive), CHUNK):
-                places = alive[first : first + CHUNK]
-                last = first + len(places)
+            bounds = np.append(first_places(numbers), len(numbers))
+            for first, last in _chunks(bounds):
+                places = alive[first:last]
                 encoded = read(part.segment, places)
                 if settings != writer.settings:
                     encoded = refit(encoded, writer.settings, settings)
                 builder.add(numbers[first:last], encoded, part.segment.passages(places))
-                advance(int(np.diff(np.searchsorted(firsts, [first, last]))[0]))
-                divided = last < len(alive) and numbers[last] == numbers[last - 1]
-                if builder.bytes >= SEGMENT_BYTES and not divided:
+                advance(int(np.diff(np.searchsorted(bounds, [first, last]))[0]))
+                # The passages of a document stay in one segment.
+                if builder.bytes >= SEGMENT_BYTES and last in bounds:
                     _move(writer, builder)
                     builder = SegmentBuilder(settings.format)
         if builder.documents:
@@ -103,6 +103,20 @@ def rewrite(
     with after_commit(f"removing old segments of {writer.path}", "the next change removes them"):
         for part in parts:
             writer.disk.remove(writer.path / SEGMENTS / part.row.file)
+
+
+def _chunks(bounds: I64) -> Iterator[tuple[int, int]]:
+    """Rows in parts of at most CHUNK, which end with a document unless it has more than that.
+
+    bounds i64[n + 1]: the first row of each document, and the end.
+    """
+    first = 0
+    while first < bounds[-1]:
+        last = int(bounds[np.searchsorted(bounds, first + CHUNK, side="right") - 1])
+        if last <= first:
+            last = first + CHUNK
+        yield first, last
+        first = last
 
 
 def _move(writer: Writer, builder: SegmentBuilder) -> None:
