@@ -22,6 +22,7 @@ from hplus.storage.segment import read
 from hplus.storage.snapshot import Snapshot
 from hplus.types import Encoded, concatenate
 from hplus.units.select import Budget
+from hplus.views.lexical import Spelling
 
 WIDTH = 8
 SETTINGS: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
@@ -205,8 +206,10 @@ class TextModel:
     """A model that draws three units per text, always the same ones for the same text."""
 
     fingerprint = "x"
+    spelling = Spelling()
+    recipe = SimpleNamespace(name="x")
     checkpoint = SimpleNamespace(
-        backbone=SimpleNamespace(tokenizer=SimpleNamespace(token="token {}".format))
+        backbone=SimpleNamespace(tokenizer=SimpleNamespace(token="token {}".format, unknown=None))
     )
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import UnknownTokensWarning
+from hplus.texts import STEP_CHARACTERS, in_steps
+from hplus.units.sentences import stretches
 
 # Above the first share a text gets a warning, above the second a query is refused.
 NOTICED = 0.1
@@ -38,11 +40,13 @@ class Count:
         """Count more texts."""
         if tokenizer.unknown is None:
             return
-        ids = tokenizer.tokens(texts).ids
-        found = int((ids == tokenizer.unknown).sum())
-        self.tokens += len(ids)
-        self.unknown += found
-        self.chinese |= bool(found) and any(_HAN.search(text) for text in texts)
+        pieces = (piece for text in texts for _, piece in stretches(text, STEP_CHARACTERS))
+        for step in in_steps(pieces):  # a long text takes no more memory than others
+            ids = tokenizer.tokens(step).ids
+            found = int((ids == tokenizer.unknown).sum())
+            self.tokens += len(ids)
+            self.unknown += found
+            self.chinese |= bool(found) and any(_HAN.search(text) for text in step)
 
     def advice(self, what: str, model: str) -> str:
         """One sentence: how much of what is unknown, and which model to take."""
