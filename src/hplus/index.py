@@ -215,7 +215,7 @@ class Index:
 
     def count(self, where: str | Filter | None = None) -> int:
         """How many documents there are, or pass a filter."""
-        return sum(map(len, self._snapshot.permitted(_filter(where))))
+        return self._snapshot.count(_filter(where))
 
     def export(
         self,
@@ -228,7 +228,8 @@ class Index:
         function; returns how many there are.
 
         The file can be indexed again. vectors: with the global vector of each document, and with
-        vector, weight and spans of each unit, up to the rounding of the stored format.
+        vector, weight and spans of each unit, up to the rounding of the stored format; in an index
+        with passages, all of this for each passage, with its start and end.
         """
         snapshot = self._snapshot
         with show_progress("exporting", len(self), wanted=progress) as shown:

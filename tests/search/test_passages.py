@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hplus import Budget, HPlus, Index
 from hplus.search import local
 from hplus.search.snippets import snippet
+from hplus.sources.document import VECTORS
 from hplus.storage import compact, writer
 from hplus.views import fusion
 from tiny import write_tiny
@@ -156,6 +158,35 @@ def test_filters_rerank_and_likeness_speak_of_documents(index: Index) -> None:
     assert [hit.id for hit in grouped] == [hit.id for hit in index.search("type 2 diabetes")]
     listed = index.search(["type 2 diabetes", "gene"])
     assert [hit.passage for hit in listed[0]] == [hit.passage for hit in grouped]
+
+
+def test_documents_out_of_an_index_with_passages(index: Index, tmp_path: Path) -> None:
+    rows = [{"id": id_, "text": text, "n": n} for n, (id_, text) in enumerate(LONG.items())]
+    index.add(rows)
+    assert (index.count(), index.count("n >= 2")) == (5, 3)
+    assert [document.text for document in index] == list(LONG.values())
+    assert index["c"].text == LONG["c"]
+    model = index.model
+    lines: list[str] = []
+    assert index.export(lines.append, vectors=True) == 5
+    for line, text in zip(map(json.loads, lines), LONG.values(), strict=True):
+        spans = model.passages(text, LIMIT)
+        passages = line[VECTORS]["passages"]
+        assert [(one["start"], one["end"]) for one in passages] == spans
+        encoded = model.encode_document([text[a:b] for a, b in spans], budget=BUDGET)
+        np.testing.assert_allclose([one["global"] for one in passages], encoded.global_, atol=1e-6)
+        counts = [len(one["units"]) for one in passages]
+        assert counts == np.diff(encoded.units.offsets).tolist()
+    index.export(tmp_path / "out.jsonl")
+    index.export(tmp_path / "out.parquet", vectors=True)
+    for name in ("out.jsonl", "out.parquet"):
+        report = index.update(tmp_path / name)
+        assert (report.unchanged, report.updated, report.added) == (5, 0, 0)
+    assert index.delete(where="n >= 2") == 3
+    assert sorted(hit.id for hit in index.search("gene")) == ["a", "b"]
+    assert index.update_metadata({"a": {"n": 9}}) == 1
+    assert [hit.id for hit in index.search("gene", where="n = 9")] == ["a"]
+    assert index.verify().problems == []
 
 
 def test_a_snippet_comes_from_the_passage(index: Index) -> None:

@@ -89,7 +89,11 @@ def _parquet(snapshot: Snapshot, file: Any, vectors: bool, advance: Callable[[fl
         unit = [("weight", arrow.float32()), ("spans", arrow.list_(span))]
         numbers = arrow.list_(arrow.float32())
         units = arrow.list_(arrow.struct([*unit, ("vector", numbers)]))
-        fields.append((VECTORS, arrow.struct([("global", numbers), ("units", units)])))
+        encoding = [("global", numbers), ("units", units)]
+        if snapshot.settings.passages is not None:
+            passage = arrow.struct([("start", arrow.int32()), ("end", arrow.int32()), *encoding])
+            encoding = [("passages", arrow.list_(passage))]
+        fields.append((VECTORS, arrow.struct(encoding)))
     schema = arrow.schema(fields)
     written = 0
     with writer.ParquetWriter(file, schema) as out:
@@ -117,11 +121,11 @@ def _vectors(
     *,
     pairs: bool = True,
 ) -> Iterator[dict[str, Any]]:
-    """Of each document the global vector, and vector, weight and spans of each unit."""
-    encoded = _read(snapshot, snapshot.find([row.id for row in page]))
-    for i in range(len(page)):
-        one = encoded[i]
-        yield {
+    """Of each document the global vector, and vector, weight and spans of each unit; the same of
+    each passage, where documents are divided."""
+
+    def values(one: Encoded) -> dict[str, Any]:
+        return {
             "global": numbers(one.global_[0]),
             "units": [
                 {
@@ -134,6 +138,22 @@ def _vectors(
                 }
                 for unit in range(len(one.units.weights))
             ],
+        }
+
+    documents = snapshot.find([row.id for row in page])
+    if snapshot.settings.passages is None:
+        encoded = _read(snapshot, documents)
+        yield from (values(encoded[i]) for i in range(len(page)))
+        return
+    for i in range(len(page)):  # one by one: a document may have thousands of passages
+        passages, _ = snapshot.passages(documents[i : i + 1])
+        encoded = _read(snapshot, passages)
+        spans = [snapshot.span(passage) or (0, 0) for passage in passages.tolist()]
+        yield {
+            "passages": [
+                {"start": start, "end": end} | values(encoded[j])
+                for j, (start, end) in enumerate(spans)
+            ]
         }
 
 

@@ -142,6 +142,14 @@ class Snapshot:
             for part in self.parts
         ]
 
+    def count(self, where: Filter | None) -> int:
+        """How many documents are alive and pass a filter."""
+        parts = zip(self.parts, self.permitted(where), strict=True)
+        return sum(
+            len(places) if part.firsts is None else int(np.isin(part.firsts, places).sum())
+            for part, places in parts
+        )
+
     def passages(self, documents: I64) -> tuple[I64, I64]:
         """The passages of these documents, one document after another, with offsets i64[n + 1]; a
         document that is not divided is its own."""
@@ -178,11 +186,12 @@ class Snapshot:
         if self._begins is None:
             return rows
         return [
-            replace(row, passage=self._span(number))
+            replace(row, passage=self.span(number))
             for row, number in zip(rows, documents.tolist(), strict=True)
         ]
 
-    def _span(self, passage: int) -> Span | None:
+    def span(self, passage: int) -> Span | None:
+        """The characters that a passage covers; None if documents are not divided."""
         part = int(np.searchsorted(self.first, passage, side="right")) - 1
         found = self.parts[part].segment.passages(np.array([passage - self.first[part]]))
         return None if found is None else Span(*found[0].tolist())
