@@ -34,10 +34,10 @@ from hplus.backbones import Backbone
 from hplus.backbones.encode import capacity
 from hplus.backbones.export import Form, export_encoder
 from hplus.backbones.files import sha256
-from hplus.backbones.load import load_backbone, reference_of_folder, reference_of_hub
+from hplus.backbones.load import HUB_ID, load_backbone, reference_of_folder, reference_of_hub
 from hplus.backbones.published import published_settings
 from hplus.errors import BackboneError, BudgetError, CheckpointError, InputError
-from hplus.files import sync
+from hplus.files import read_object, sync
 from hplus.heads.crf import CRF
 from hplus.heads.files import head_tensors, read_crf, read_idf, read_importance, read_tensors
 from hplus.heads.importance import Idf, ImportanceHead
@@ -50,7 +50,8 @@ FORMAT = 1
 RULES = 2
 BUILT_IN = Path(__file__).parent / "checkpoints"
 ENCODER = "encoder"
-_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+# Folders of other machines, on Windows: reading one is a network call.
+_SHARES = ("\\\\", "//")
 _TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
 # Settings that joined the recipe later: a fingerprint has them only where they differ from these.
 _SINCE = ("pooling", "mean_over", "attention", "query_prompt", "document_prompt")
@@ -86,29 +87,33 @@ def load(
     source: str | os.PathLike[str],
     *,
     device: str | None = None,
+    offline: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
     """A checkpoint folder, the name of a built-in one ("mini"), a bare encoder folder, or a hub id.
 
     A bare encoder has no heads: units are content-word runs, every token counts the same until
     `HPlus.fit_idf` is called; pooling and prompts are those its authors publish with it.
+    offline: take a hub id from the hub's cache only. The encoder that a checkpoint folder names
+    always comes from there: only a hub id that the user gives may reach the network.
     settings: fields of the recipe to replace.
     """
     settings = settings or {}
     folder = _find(source)
     if folder is None:
         hub_id = os.fspath(source)
-        return _bare(reference_of_hub(hub_id), hub_id, device, settings)
+        return _bare(reference_of_hub(hub_id, offline), hub_id, device, settings, offline)
     config = _read_config(folder)
     if "format" not in config:
-        return _bare(reference_of_folder(folder), str(folder.resolve()), device, settings)
+        return _bare(reference_of_folder(folder), str(folder.resolve()), device, settings, True)
     return _load_folder(folder, config, device, settings)
 
 
 def locate(name: str, *folders: Path) -> str:
     """What to load for a `Checkpoint.name`: a built-in name or hub id as it is, a folder's name
     in the first of `folders` that has it."""
-    if Path(name).is_absolute() or _built_in(name) or _HUB_ID.fullmatch(name):
+    local = not name.startswith(_SHARES)
+    if (local and Path(name).is_absolute()) or _built_in(name) or HUB_ID.fullmatch(name):
         return name
     if Path(name).name == name and name not in ("", ".."):
         for folder in folders:
@@ -227,8 +232,7 @@ def _find(source: str | os.PathLike[str]) -> Path | None:
         return built_in
     if os.fspath(source) and path.is_dir():
         return path
-    # Only something spelled like a hub id may ever reach the network.
-    if isinstance(source, str) and _HUB_ID.fullmatch(source):
+    if isinstance(source, str) and HUB_ID.fullmatch(source):
         return None
     names = ", ".join(sorted(folder.name for folder in BUILT_IN.iterdir() if folder.is_dir()))
     raise CheckpointError(
@@ -249,16 +253,11 @@ def _name(folder: Path) -> str:
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text("utf-8"))
+        return read_object(path, CheckpointError)
     except FileNotFoundError:
         raise CheckpointError(
             f"{path} is missing; expected a checkpoint or an encoder folder"
         ) from None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} holds a {type(config).__name__}, expected an object")
-    return config
 
 
 def _load_folder(
@@ -292,9 +291,9 @@ def _load_folder(
         if "path" in reference:
             reference["path"] = _resolved(folder, reference["path"])
         backbone = load_backbone(
-            reference, device=device, adapter=merged, attention=recipe.attention
+            reference, device=device, adapter=merged, attention=recipe.attention, offline=True
         )
-    except (BackboneError, TypeError) as error:
+    except (BackboneError, TypeError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
     heads = tensors.get("heads.safetensors", {})
@@ -310,24 +309,39 @@ def _load_folder(
 
 def _resolved(folder: Path, recorded: str) -> str:
     """Where an encoder is: inside the checkpoint's folder, or at an absolute path."""
-    if ".." in Path(recorded).parts:
+    if str(recorded).startswith(_SHARES):
+        raise BackboneError(f"expected an encoder on this machine, got {recorded!r}")
+    place = folder / recorded
+    if place.is_absolute() and Path(recorded).is_absolute():
+        if not place.is_dir():
+            raise BackboneError(
+                f"the encoder was at {recorded} when this was saved, and is not on this machine; "
+                "copy it there, or save again with include_encoder=True"
+            )
+        return str(place)
+    if ".." in Path(recorded).parts or not place.resolve().is_relative_to(folder.resolve()):
         raise BackboneError(
-            f"expected the encoder's path inside {folder} or absolute, got {recorded!r}"
+            f"expected the encoder's path inside {folder} or absolute, got {recorded!r}, which "
+            f"leads to {place.resolve()}"
         )
-    return str(folder / recorded)
+    return str(place)
 
 
 def _bare(
-    reference: dict[str, Any], source: str, device: str | None, settings: Mapping[str, Any]
+    reference: dict[str, Any],
+    source: str,
+    device: str | None,
+    settings: Mapping[str, Any],
+    offline: bool,
 ) -> Checkpoint:
     place = str(reference.get("path") or reference["hub"])
-    published = published_settings(place, reference["kind"], settings)
+    published = published_settings(place, reference["kind"], settings, offline=offline)
     try:
         recipe = Recipe(name=Path(source).name, **published)
     except InputError as error:
         raise BackboneError(f"{place}: {error}") from error
     recipe = _changed(recipe, settings)
-    backbone = load_backbone(reference, device=device, attention=recipe.attention)
+    backbone = load_backbone(reference, device=device, attention=recipe.attention, offline=offline)
     if "window" not in settings:
         recipe = replace(recipe, window=min(recipe.window, backbone.limit))
     bare = Checkpoint(backbone, recipe, source=source)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from hplus.errors import InputError
+from hplus.errors import HPlusError, InputError
 from hplus.terminal import on_one_line
 
 LINE_BYTES = 64 * 2**20
 """The longest line, CSV cell or text file that is read into memory."""
+JSON_BYTES = 4 * 2**20
+"""The largest file of settings; an object of that size takes 100 MB."""
 
 
 @contextmanager
@@ -152,6 +156,51 @@ def readable(name: str) -> Iterator[None]:
         raise InputError(f"{name} is damaged: {error}") from None
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def check_regular(path: Path, error: type[HPlusError]) -> None:
+    """Refuse what is there but is not a file: a pipe would make us wait, a device never ends."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as cause:
+        raise error(f"cannot read {shown(path)}: {cause}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise error(f"{shown(path)} is not a regular file; expected one, got {_kind(status)}")
+
+
+def read_bytes(path: Path, most: int, error: type[HPlusError]) -> bytes:
+    """A whole file of at most `most` bytes; FileNotFoundError is the caller's to explain."""
+    check_regular(path, error)
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as cause:
+        raise error(f"cannot read {shown(path)}: {cause.strerror or cause}") from None
+    if len(data) > most:
+        raise error(f"{shown(path)} has more than {megabytes(most)}, which is the limit here")
+    return data
+
+
+def read_object(path: Path, error: type[HPlusError]) -> dict[str, Any]:
+    """The JSON object in a file of settings, which somebody else may have written."""
+    try:
+        found = json.loads(read_bytes(path, JSON_BYTES, error).decode())
+    except RecursionError:
+        raise error(f"{shown(path)} is nested too deeply") from None
+    except ValueError as cause:
+        raise error(f"{shown(path)} is not JSON: {cause}") from None
+    if not isinstance(found, dict):
+        raise error(f"{shown(path)} holds a {type(found).__name__}, expected an object")
+    return found
+
+
+def _kind(status: os.stat_result) -> str:
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(status.st_mode), "a device")
 
 
 def megabytes(size: int) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hplus.checkpoint import locate
 from hplus.errors import (
+    BackboneError,
     BudgetError,
     CheckpointError,
     HPlusError,
@@ -270,17 +271,26 @@ class Index:
                     f"{self.path} was made with the model {name!r}, which is not here ({error}); "
                     "give the folder it is in now as model= or --model"
                 ) from None
-            self._model = self._checked(place)
+            try:
+                self._model = self._checked(place, offline=True)
+            except BackboneError as error:
+                raise ModelMismatchError(
+                    f"{self.path} was made with the model {name!r}, which does not load here "
+                    f"({error}); give the model to use as model= or --model"
+                ) from None
         return self._model
 
-    def _checked(self, model: HPlus | str | os.PathLike[str]) -> HPlus:
-        """The model itself, loaded with the index's terms if only its place is known."""
+    def _checked(self, model: HPlus | str | os.PathLike[str], *, offline: bool = False) -> HPlus:
+        """The model itself, loaded with the index's terms if only its place is known.
+
+        offline: nobody but the index names it, so it must be on this machine.
+        """
         from hplus.model import HPlus
         from hplus.units.terms import Terms
 
         if isinstance(model, (str, os.PathLike)):
             terms = catalogue.terms(self._snapshot.connection)
-            model = HPlus(model, terms=Terms(terms) if terms else None)
+            model = HPlus(model, terms=Terms(terms) if terms else None, offline=offline)
         self._match(model, self.settings)
         return model
 

@@ -64,9 +64,9 @@ class HPlus:
 
     source: a checkpoint folder, a built-in name, an encoder folder, or a hub id. device: None
     serves BERT without torch; "cpu", "cuda:0" … mean torch. terms: a `Terms`, or the path of
-    a file with one term per line. Any field of `Recipe` can be overridden by name (units, window,
-    long, pooling, query_prompt, document_prompt, query_budget, document_budget, phrase_width,
-    global_width, fusion, importance, …).
+    a file with one term per line. offline: take a hub id from the hub's cache only. Any field of
+    `Recipe` can be overridden by name (units, window, long, pooling, query_prompt, document_prompt,
+    query_budget, document_budget, phrase_width, global_width, fusion, importance, …).
     """
 
     def __init__(
@@ -75,9 +75,12 @@ class HPlus:
         *,
         device: str | None = None,
         terms: Terms | str | os.PathLike[str] | None = None,
+        offline: bool = False,
         **overrides: Any,
     ) -> None:
-        self.checkpoint = checkpoints.load(source, device=device, settings=overrides)
+        self.checkpoint = checkpoints.load(
+            source, device=device, offline=offline, settings=overrides
+        )
         self.device = device
         self.threads = _cores()
         self.terms = terms if terms is None or isinstance(terms, Terms) else Terms.read(terms)

@@ -77,7 +77,7 @@ class Blueprint:
         # What decides how an encoder is loaded; the rest of the recipe follows below.
         names = ("pooling", "mean_over", "attention")
         settings = {name: getattr(self.recipe, name) for name in names}
-        model = HPlus(self.source, device=device, terms=terms, **settings)
+        model = HPlus(self.source, device=device, terms=terms, offline=True, **settings)
         model.threads = self.threads
         loaded = model.checkpoint
         files = {**loaded.files, **self.fitted}

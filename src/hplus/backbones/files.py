@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ import safetensors
 import safetensors.numpy
 
 from hplus.errors import BackboneError
+from hplus.files import check_regular, read_object
 from hplus.types import F32
 
 # Besides the weights, what decides tokens and states.
@@ -41,6 +41,7 @@ _COMPANIONS = (
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file; read once per process while size and time stay the same."""
     try:
+        check_regular(path, BackboneError)
         status = path.stat()
     except FileNotFoundError:
         raise BackboneError(f"{path} is missing") from None
@@ -59,6 +60,7 @@ def read_weights(path: Path, adapter: Mapping[str, F32] | None = None) -> dict[s
     Names are those of the bare encoder, like the adapter's: a leading "bert." is removed.
     """
     try:
+        check_regular(path, BackboneError)
         with safetensors.safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
@@ -116,18 +118,12 @@ def merge_adapter(weights: dict[str, F32], adapter: Mapping[str, F32]) -> dict[s
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of an encoder folder."""
-    path = folder / "config.json"
     try:
-        config = json.loads(path.read_text("utf-8"))
+        return read_object(folder / "config.json", BackboneError)
     except FileNotFoundError:
         raise BackboneError(
             f"{folder} has no config.json: neither a checkpoint nor an encoder folder"
         ) from None
-    except ValueError as error:
-        raise BackboneError(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise BackboneError(f"{path} holds a {type(config).__name__}, expected an object")
-    return config
 
 
 def folder_reference(kind: str, folder: Path) -> dict[str, Any]:

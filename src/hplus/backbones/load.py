@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hplus.backbones import Attention, Backbone, mini
 from hplus.backbones.bert import Bert
-from hplus.backbones.files import check_hashes, read_config
+from hplus.backbones.files import check_hashes, encoder_files, read_config
 from hplus.errors import BackboneError
+from hplus.files import check_regular
 from hplus.types import F32
+
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+"""Only something spelled like this may ever reach the network."""
 
 
 def load_backbone(
@@ -19,11 +24,13 @@ def load_backbone(
     device: str | None = None,
     adapter: Mapping[str, F32] | None = None,
     attention: Attention = "bidirectional",
+    offline: bool = True,
 ) -> Backbone:
     """The encoder that `reference` names, its files checked against the recorded hashes.
 
     device=None serves BERT in onnxruntime and everything else through torch on the CPU; a torch
-    device ("cpu", "cuda:0") means torch. attention="causal" is for Qwen3 only.
+    device ("cpu", "cuda:0") means torch. attention="causal" is for Qwen3 only. offline: a hub id
+    comes from the hub's cache or not at all.
     """
     kind = reference.get("kind")
     if attention == "causal" and kind != "qwen3":
@@ -34,13 +41,18 @@ def load_backbone(
     if not isinstance(source, str) or not isinstance(reference.get("files", {}), Mapping):
         raise BackboneError(f"backbone reference {dict(reference)!r} names neither path nor hub")
     if "path" in reference:
+        for file in encoder_files(Path(source)):
+            check_regular(file, BackboneError)
         check_hashes(Path(source), reference.get("files", {}))
+    elif not HUB_ID.fullmatch(source):
+        raise BackboneError(f"expected a hub id such as owner/name, got {source!r}")
     if kind == "bert" and device is None:
         return Bert.from_folder(Path(source), adapter)
     place: dict[str, Any] = {
         "device": device or "cpu",
         "adapter": adapter,
         "revision": reference.get("commit"),
+        "offline": offline,
     }
     if kind == "qwen3":
         from hplus.backbones import qwen3
@@ -55,11 +67,11 @@ def load_backbone(
     )
 
 
-def reference_of_hub(hub_id: str) -> dict[str, Any]:
+def reference_of_hub(hub_id: str, offline: bool = False) -> dict[str, Any]:
     """A hub id as a reference; its config, fetched because the user named it, decides the kind."""
     from hplus.backbones import transformers_
 
-    kind = "qwen3" if transformers_.model_type(hub_id) == "qwen3" else "transformers"
+    kind = "qwen3" if transformers_.model_type(hub_id, offline) == "qwen3" else "transformers"
     return {"kind": kind, "hub": hub_id}
 
 

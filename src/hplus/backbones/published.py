@@ -8,12 +8,13 @@ An encoder without these files is pooled by the mean and gets no prompt.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hplus.errors import BackboneError
+from hplus.files import read_object
 
 _MODES = {
     "pooling_mode_mean_tokens": "mean",
@@ -27,13 +28,15 @@ _MODES = {
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
-def published_settings(source: str, kind: str, chosen: Collection[str] = ()) -> dict[str, Any]:
+def published_settings(
+    source: str, kind: str, chosen: Collection[str] = (), *, offline: bool = True
+) -> dict[str, Any]:
     """Fields of a recipe that the encoder's own files decide.
 
     source: a folder or a hub id. kind: of the backbone. chosen: fields that the user has decided,
     which are left out.
     """
-    find = _in_folder if Path(source).is_dir() else _on_hub
+    find = _in_folder if Path(source).is_dir() else partial(_on_hub, offline=offline)
     settings = _pooling(find, source, kind, chosen) | _prompts(find, source)
     return {name: value for name, value in settings.items() if name not in chosen}
 
@@ -44,7 +47,7 @@ def _pooling(
     path = find(source, "1_Pooling/config.json")
     if path is None:
         return {}
-    config = _read(path)
+    config = read_object(path, BackboneError)
     modes = [name for key, name in _MODES.items() if config.get(key)]
     if "pooling_mode" in config:  # as newer versions write it
         modes = [str(config["pooling_mode"]).replace("lasttoken", "last")]
@@ -68,7 +71,7 @@ def _prompts(find: Callable[[str, str], Path | None], source: str) -> dict[str, 
     path = find(source, "config_sentence_transformers.json")
     if path is None:
         return {}
-    config = _read(path)
+    config = read_object(path, BackboneError)
     prompts = config.get("prompts") or {}
     if not isinstance(prompts, dict):
         raise BackboneError(f"{path}: expected prompts by name, got {prompts!r}")
@@ -84,17 +87,7 @@ def _in_folder(folder: str, name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def _on_hub(hub_id: str, name: str) -> Path | None:
+def _on_hub(hub_id: str, name: str, *, offline: bool) -> Path | None:
     from hplus.backbones import transformers_
 
-    return transformers_.hub_file(hub_id, name)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise BackboneError(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise BackboneError(f"{path}: expected an object, got a {type(config).__name__}")
-    return config
+    return transformers_.hub_file(hub_id, name, offline=offline)

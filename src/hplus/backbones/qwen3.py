@@ -14,6 +14,7 @@ from hplus.backbones import Attention
 from hplus.backbones.transformers_ import (
     TransformersBackbone,
     merge_into,
+    on_this_machine,
     read_model,
     read_tokenizer,
     reference,
@@ -60,10 +61,12 @@ def load(
     adapter: Mapping[str, F32] | None = None,
     revision: str | None = None,
     attention: Attention = "bidirectional",
+    offline: bool = False,
 ) -> TransformersBackbone:
     """From a local folder, or from the hub when `source` is not a folder."""
-    model = read_model(source, transformers.Qwen3Model, revision)
+    place = on_this_machine(source, revision) if offline else source
+    model = read_model(place, transformers.Qwen3Model, revision)
     merge_into(model, adapter)
-    tokenizer = read_tokenizer(source)
+    tokenizer = read_tokenizer(place)
     serve = Qwen3Causal if attention == "causal" else Qwen3Bidirectional
-    return serve(model, tokenizer, reference("qwen3", source, revision), device)
+    return serve(model, tokenizer, reference("qwen3", source, revision, offline), device)

@@ -7,20 +7,31 @@ in attention, but are never units, tags or lexical tokens.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
 
 from hplus.errors import BackboneError
+from hplus.files import read_bytes
 from hplus.types import I32, Tokens, offsets_of
 
 # Ids of the tokens of a text, and the characters each covers.
 _Pieces = tuple[list[int], list[tuple[int, int]]]
+MOST_BYTES = 128 * 2**20
+"""The largest tokenizer file; those of 260,000 pieces have 35 MB."""
+MOST_GROWTH = 64
+MOST_WORD = 1_000
+UNICODE_BYTES = 64
+"""The longest that a character becomes in a Unicode form: U+FDFA has 33 bytes."""
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -28,6 +39,7 @@ class Tokenizer:
     """A `tokenizers` tokenizer that never truncates, never pads and keeps special tokens apart."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        _check_bounded(inner)
         inner.no_padding()
         inner.no_truncation()
         # A text that spells "[SEP]" means the characters, not the special token.
@@ -48,11 +60,11 @@ class Tokenizer:
     def read(cls, path: Path) -> Tokenizer:
         """From a `tokenizer.json`."""
         try:
-            return cls(tokenizers.Tokenizer.from_str(path.read_text("utf-8")))
+            with _as_backbone_error(f"{path} is not a tokenizer file"):
+                text = read_bytes(path, MOST_BYTES, BackboneError).decode()
+                return cls(tokenizers.Tokenizer.from_str(text))
         except FileNotFoundError:
             raise BackboneError(f"{path} is missing; a backbone folder needs it") from None
-        except Exception as error:  # the Rust library raises bare Exception on a bad file
-            raise BackboneError(f"{path} is not a tokenizer file: {error}") from error
 
     def tokens(self, texts: Sequence[str], prompt: str = "") -> Tokens:
         """Split texts into tokens, as they stand after a prompt; the prompt's own are left out.
@@ -108,12 +120,61 @@ class Tokenizer:
         return found
 
     def _alone(self, texts: list[str]) -> list[_Pieces]:
-        encodings = self.inner.encode_batch(texts, add_special_tokens=False)
+        with _as_backbone_error("the encoder's tokenizer fails on a text"):
+            encodings = self.inner.encode_batch(texts, add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def token(self, token_id: int) -> str:
         """The token's piece of text, as the vocabulary spells it."""
         return str(self.inner.id_to_token(token_id))
+
+
+@contextmanager
+def _as_backbone_error(what: str) -> Iterator[None]:
+    """The Rust library raises bare Exception, or panics, on a file or a text it cannot take."""
+    try:
+        yield
+    except (BackboneError, FileNotFoundError, MemoryError):
+        raise
+    except BaseException as error:
+        # A panic is no Exception, so that nothing catches it by accident.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise BackboneError(f"{what}: {error}") from None
+
+
+def _check_bounded(inner: tokenizers.Tokenizer) -> None:
+    """Refuse a tokenizer that turns a short text into gigabytes, or takes forever on one."""
+    spec = json.loads(inner.normalizer.__getstate__()) if inner.normalizer else {}
+    if (times := _growth(spec)) > MOST_GROWTH:
+        raise BackboneError(
+            f"the tokenizer's normaliser may make a text {times:,} times as long; at most "
+            f"{MOST_GROWTH} times is accepted"
+        )
+    longest = getattr(inner.model, "max_input_chars_per_word", 0)
+    if longest > MOST_WORD:
+        raise BackboneError(
+            f"the tokenizer looks for pieces in words of up to {longest:,} characters, which "
+            f"takes too long; at most {MOST_WORD:,} are accepted"
+        )
+
+
+def _growth(spec: Mapping[str, Any]) -> int:
+    """How many times as long a normaliser may make a text, beyond what Unicode forms do."""
+    kind = spec.get("type")
+    if kind == "Sequence":
+        return prod(_growth(part) for part in spec["normalizers"])
+    if kind == "Prepend":
+        return 1 + len(spec["prepend"])
+    if kind == "Replace":
+        new, old = len(spec["content"]), len(spec["pattern"].get("String", ""))
+        return max(1, -(-new // old)) if old else 1 + new  # an expression may match nothing
+    if kind == "Precompiled":
+        data = base64.b64decode(spec["precompiled_charsmap"])
+        replacements = data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+        longest = max(map(len, replacements))
+        return 1 if longest <= UNICODE_BYTES else longest
+    return 1
 
 
 def _trim(text: str, spans: I32) -> None:

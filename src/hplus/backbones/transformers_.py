@@ -114,15 +114,17 @@ def load(
     device: str = "cpu",
     adapter: Mapping[str, F32] | None = None,
     revision: str | None = None,
+    offline: bool = False,
 ) -> TransformersBackbone:
     """From a local folder, or from the hub when `source` is not a folder."""
     if (Path(source) / INT8_FILE).exists() and not (Path(source) / FLOAT32_FILE).exists():
         raise BackboneError(f"{source} has int8 weights only; torch needs the float32 ones")
-    model = read_model(source, transformers.AutoModel, revision)
+    place = on_this_machine(source, revision) if offline else source
+    model = read_model(place, transformers.AutoModel, revision)
     _refuse_decoders(source, model.config.model_type)
     merge_into(model, adapter)
     backbone = TransformersBackbone(
-        model, read_tokenizer(source), reference(kind, source, revision), device
+        model, read_tokenizer(place), reference(kind, source, revision, offline), device
     )
     rotation = read_rotation(Path(source) / FLOAT32_FILE) if kind == "bert" else None
     if rotation is not None:
@@ -130,17 +132,40 @@ def load(
     return backbone
 
 
-def model_type(hub_id: str) -> str:
+def on_this_machine(source: str, revision: str | None = None) -> str:
+    """A folder itself, or that of a hub id in the hub's cache, found without the network: even
+    `local_files_only` has made huggingface_hub ask its server something."""
+    if Path(source).is_dir():
+        return source
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(source, "config.json", revision=revision)
+    if isinstance(found, str):
+        return str(Path(found).parent)
+    which = f" --revision {revision}" if revision else ""
+    raise BackboneError(
+        f"the encoder {source} is on the hub and not in its cache here; nothing is fetched unless "
+        f"you say so: hf download {source}{which}"
+    )
+
+
+def model_type(hub_id: str, offline: bool = False) -> str:
     """What kind of model a hub id is, from its config alone."""
+    place = on_this_machine(hub_id) if offline else hub_id
     try:
-        return str(transformers.AutoConfig.from_pretrained(hub_id).model_type)
+        return str(transformers.AutoConfig.from_pretrained(place).model_type)
     except Exception as error:  # offline, misspelt, private: one sentence for all
         reason = str(error).splitlines()[0]
         raise BackboneError(f"{hub_id} is not available on the hub: {reason}") from error
 
 
-def hub_file(hub_id: str, name: str, revision: str | None = None) -> Path | None:
+def hub_file(
+    hub_id: str, name: str, revision: str | None = None, *, offline: bool = False
+) -> Path | None:
     """A small file of a model on the hub, if it has one."""
+    if offline:
+        path = Path(on_this_machine(hub_id, revision)) / name
+        return path if path.exists() else None
     found = transformers.utils.hub.cached_file(
         hub_id,
         name,
@@ -201,12 +226,14 @@ def read_tokenizer(source: str) -> Tokenizer:
     return tokenizer
 
 
-def reference(kind: str, source: str, revision: str | None = None) -> dict[str, Any]:
+def reference(
+    kind: str, source: str, revision: str | None = None, offline: bool = False
+) -> dict[str, Any]:
     """What a checkpoint records: the hashes of a folder, or the commit of a hub id."""
     if Path(source).is_dir():
         return folder_reference(kind, Path(source))
     # The hub's cache keeps each commit in a folder of its name; transformers no longer reports it.
-    config = hub_file(source, "config.json", revision)
+    config = hub_file(source, "config.json", revision, offline=offline)
     commit = config.parent.name if config and config.parent.parent.name == "snapshots" else revision
     return {"kind": kind, "hub": source, "commit": commit}
 

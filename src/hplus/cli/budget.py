@@ -53,7 +53,7 @@ def budget(
     if out is not None:  # a folder that cannot be written fails now, not after minutes of measuring
         out.parent.mkdir(parents=True, exist_ok=True)
     data = sample(read_set(folder, split), limit, 13)
-    changed = {"units": units, "importance": importance}
+    changed: dict[str, Any] = {"units": units, "importance": importance}
     hplus = HPlus(model, long="cut", **{key: value for key, value in changed.items() if value})
     with states_folder(cache) as states:
         bench = Bench(hplus, data, states)

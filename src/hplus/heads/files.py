@@ -16,10 +16,13 @@ import safetensors
 import safetensors.numpy
 
 from hplus.errors import CheckpointError, InputError
+from hplus.files import read_bytes
 from hplus.heads.crf import CRF
 from hplus.heads.importance import Idf, ImportanceHead
 from hplus.types import F32
 
+MOST_BYTES = 2**30
+"""The largest file of heads, idf or an adapter: it is read into memory."""
 _CRF_TENSORS = ("weight", "bias", "transitions", "start", "end")
 _HIDDEN_TENSORS = ("hidden", "hidden_bias")
 
@@ -27,7 +30,7 @@ _HIDDEN_TENSORS = ("hidden", "hidden_bias")
 def read_tensors(path: Path, digest: str, *, or_f16: bool = False) -> dict[str, F32]:
     """The finite float32 tensors of a file with this SHA-256; or_f16: float16 ones too."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MOST_BYTES, CheckpointError)
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing, but config.json lists it") from None
     found = hashlib.sha256(data).hexdigest()

@@ -12,7 +12,7 @@ from hplus.errors import HPlusError, IndexDamagedError, InputError
 from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import Settings
 from hplus.storage.disk import Disk, as_storage_error
-from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
+from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS, check_own
 
 
 def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()) -> None:
@@ -20,6 +20,7 @@ def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()
     with as_storage_error(path, "creating"):
         new = {path, *(folder for folder in path.parents if not folder.exists())}
         disk.create_folder(path)
+        check_own(path, disk)
         _check_new(path, disk)
         with disk.lock(path / LOCK):
             _check_new(path, disk)  # somebody may have been quicker

@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import os
 import sqlite3
+import stat
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -72,6 +73,14 @@ class Disk:
         """Remove a folder; one that is not empty stays."""
         with contextlib.suppress(OSError):
             path.rmdir()
+
+    def is_own(self, path: Path, *, folder: bool = False) -> bool:
+        """Whether this is a file (or a folder) itself, or nothing: no link, pipe or device."""
+        try:
+            mode = path.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        return stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted."""

@@ -77,7 +77,7 @@ def open_segment(
         with safetensors.safe_open(path, framework="numpy"):
             pass  # the library checks sizes, overflow and overlap
         arrays = _mapped(memory)
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexDamagedError(f"{path} is not a valid segment: {error}") from None
     _check(path, arrays, documents, format, widths)
     for name in ("passage_starts", "passage_lengths"):

@@ -27,6 +27,13 @@ from hplus.types import I64, Bool, Span, offsets_of, rows_of
 CATALOGUE = "catalogue.sqlite"
 SEGMENTS = "segments"
 LOCK = "lock"
+OWN = (
+    *(CATALOGUE + end for end in ("", "-wal", "-shm", "-journal")),
+    *(confirmed.CONFIRMED + end for end in ("", ".new")),
+    LOCK,
+    SEGMENTS,
+)
+"""What an index may have in its folder."""
 # How often a reader tries to open an index while compactions remove the files it was to map.
 ATTEMPTS = 10
 
@@ -67,6 +74,7 @@ class Snapshot:
     ) -> None:
         with as_storage_error(path, "opening"):
             for attempt in range(ATTEMPTS):
+                check_own(path, disk)
                 least = confirmed.noted(path, disk)
                 self.connection = _connect(path, disk)
                 try:
@@ -218,6 +226,20 @@ class Snapshot:
             for part, start in zip(self.parts, self.first[:-1], strict=True)
         }
         return np.array([first[found[i].segment] + found[i].place for i in ids], np.int64)
+
+
+def check_own(path: Path, disk: Disk) -> None:
+    """Refuse an index whose parts are links, pipes or devices: a writer that follows a link
+    changes, empties or removes files of others."""
+    parts = [path / name for name in OWN]
+    if disk.is_own(path / SEGMENTS, folder=True) and (path / SEGMENTS).exists():
+        parts += [path / SEGMENTS / name for name in disk.names(path / SEGMENTS)]
+    for part in parts:
+        if not disk.is_own(part, folder=part.name == SEGMENTS):
+            raise IndexDamagedError(
+                f"{part} is a link or not of its kind; an index holds its own files: copy what it "
+                "stands for into its place, or remove it if it is not yours"
+            )
 
 
 def _connect(path: Path, disk: Disk) -> sqlite3.Connection:

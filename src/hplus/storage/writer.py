@@ -30,7 +30,7 @@ from hplus.storage.disk import Disk, after_commit, as_storage_error
 from hplus.storage.fit import fit
 from hplus.storage.segment import SegmentBuilder
 from hplus.storage.segment_file import file_parts
-from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS
+from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS, check_own
 from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offsets_of
 
 # What `add` collects is confirmed at this many stored bytes, and after this many seconds.
@@ -117,6 +117,7 @@ def open_writer(
         with as_storage_error(path, "writing to"):
             if not (path / CATALOGUE).is_file():
                 raise IndexDamagedError(f"{path / CATALOGUE} is missing; restore it")
+            check_own(path, disk)
             stack.enter_context(disk.lock(path / LOCK))
             connection = disk.connect(path / CATALOGUE, write=True)
             stack.callback(connection.close)
