@@ -30,6 +30,7 @@ from typing import Any, get_args
 import numpy as np
 import safetensors.numpy
 
+from hplus.arguments import as_path
 from hplus.backbones import Backbone
 from hplus.backbones.encode import capacity
 from hplus.backbones.export import Form, export_encoder
@@ -177,7 +178,7 @@ def save(
     include_encoder: put the encoder, any adapter merged, and its tokenizer into the folder; else
     the config says where they are. form: how to write that encoder, None as it is.
     """
-    target = Path(folder)
+    target = as_path("folder", folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{target} exists and is not empty; choose another folder")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool, form: Fo
 
 
 def _find(source: str | os.PathLike[str]) -> Path | None:
-    path = Path(source)
+    path = as_path("source", source)
     # A bare name is a built-in one first: a folder of that name is ./name.
     if isinstance(source, str) and (built_in := _built_in(source)):
         return built_in

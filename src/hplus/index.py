@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from hplus.arguments import as_ids, as_path, is_id, whole
 from hplus.checkpoint import locate
 from hplus.errors import (
     BackboneError,
@@ -48,8 +49,9 @@ from hplus.storage.stats import Stats, stats
 from hplus.storage.verify import Verification, verify
 from hplus.storage.writer import Report, Writer
 from hplus.types import Encoded, Search
-from hplus.units.select import Budget
+from hplus.units.select import Budget, budget_of
 from hplus.unknown import REFUSED, Count, counted
+from hplus.views.fusion import check_alphas
 from hplus.views.lexical import Spelling
 from hplus.views.stretches import as_one_text
 
@@ -83,7 +85,7 @@ class Index:
         model: HPlus | str | os.PathLike[str] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path("path", path)
         self._disk = disk or Disk()
         self._engine = self._newest({})
         self._model: HPlus | None = None
@@ -114,9 +116,14 @@ class Index:
         made elsewhere has no model: give both widths, a budget (`Budget()` keeps all units) and a
         fingerprint.
         """
-        if isinstance(budget, int):
-            usual = Budget() if model is None else model.recipe.document_budget
-            budget = replace(usual, count=budget, share=None)
+        from hplus.model import HPlus
+
+        if fusion is not None:
+            fusion = check_alphas(fusion)
+        if not isinstance(model, HPlus | None):
+            raise InputError(f"expected model to be an HPlus, got {type(model).__name__}")
+        usual = Budget() if model is None else model.recipe.document_budget
+        budget = budget_of(budget, usual)
         if model is not None:
             recipe = model.recipe
             widest = recipe.global_width or model.dim
@@ -125,7 +132,7 @@ class Index:
                 model=model.checkpoint.name,
                 global_width=widest if global_width is None else global_width,
                 width=recipe.phrase_width or model.dim if width is None else width,
-                budget=budget or recipe.document_budget,
+                budget=budget,
                 format=format,
                 fusion=dict(recipe.fusion if fusion is None else fusion),
                 passages=passages,
@@ -141,12 +148,12 @@ class Index:
                 model=None,
                 global_width=global_width,
                 width=width,
-                budget=budget or Budget(),
+                budget=budget,
                 format=format,
                 fusion=dict(DEFAULT_FUSION if fusion is None else fusion),
             )
         terms = () if model is None or model.terms is None else model.terms.patterns
-        create(Path(path), settings, disk or Disk(), terms)
+        create(as_path("path", path), settings, disk or Disk(), terms)
         return cls(path, model=model, disk=disk)
 
     @classmethod
@@ -184,7 +191,7 @@ class Index:
 
     def __contains__(self, id_: str) -> bool:
         snapshot = self._snapshot
-        return id_ in catalogue.by_id(snapshot.connection, [id_])
+        return is_id(id_) and id_ in catalogue.by_id(snapshot.connection, [id_])
 
     def __getitem__(self, id_: str) -> Document:
         """The document of an id; `MissingDocumentError`, which is a KeyError, if there is none."""
@@ -201,7 +208,7 @@ class Index:
     def get(self, ids: Sequence[str]) -> list[Document | None]: ...
     def get(self, ids: str | Sequence[str]) -> Document | list[Document | None] | None:
         """The document of an id, or those of several in their order; None where there is none."""
-        wanted = _ids(ids)
+        wanted = as_ids([ids] if isinstance(ids, str) else ids)
         rows = catalogue.by_id(self._snapshot.connection, wanted)
         found = [_as_document(rows[id_]) if id_ in rows else None for id_ in wanted]
         return found[0] if isinstance(ids, str) else found
@@ -291,6 +298,8 @@ class Index:
         if isinstance(model, (str, os.PathLike)):
             terms = catalogue.terms(self._snapshot.connection)
             model = HPlus(model, terms=Terms(terms) if terms else None, offline=offline)
+        if not hasattr(model, "fingerprint"):
+            raise InputError(f"expected a model or its place, got {type(model).__name__}")
         self._match(model, self.settings)
         return model
 
@@ -447,12 +456,27 @@ class Index:
         An encoding that is not as `Encoded` says is refused as a whole, with the document and the
         place; other types of numbers are cast. In an index with passages each is one passage.
         """
+        ids = as_ids(ids)
         n = len(ids)
-        for name, values in (("encoded", encoded), ("texts", texts), ("metadata", metadata)):
+        if not isinstance(encoded, Encoded):
+            raise InputError(f"expected an Encoded, got {type(encoded).__name__}")
+        given: dict[str, Any] = {"encoded": encoded, "texts": texts, "metadata": metadata}
+        for name, values in given.items():
+            if isinstance(values, (str, bytes, Mapping)) or not (
+                values is None or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
+            ):
+                raise InputError(f"expected a list of {name}, got {type(values).__name__}")
             if values is not None and len(values) != n:
                 raise InputError(f"{n} ids, but {name} has {len(values)} entries")
+        for one in () if metadata is None else metadata:
+            if not isinstance(one, Mapping):
+                raise InputError(f"expected metadata as a dict each, got {type(one).__name__}")
         documents = [
-            Document(id_, "" if texts is None else texts[i], dict(metadata[i]) if metadata else {})
+            Document(
+                id_,
+                "" if texts is None else texts[i],
+                {} if metadata is None else dict(metadata[i]),
+            )
             for i, id_ in enumerate(ids)
         ]
         encoded = checked(encoded, ids, texts)
@@ -466,7 +490,7 @@ class Index:
         if (ids is None) == (where is None):
             raise InputError("give the ids of the documents to delete, or a filter: where=")
         if ids is not None:
-            wanted = _ids(ids)
+            wanted = as_ids([ids] if isinstance(ids, str) else ids)
             with self._writer() as out:
                 return out.delete(wanted)
         chosen = _filter(where)
@@ -504,8 +528,8 @@ class Index:
         open go on as before.
         """
         old = self.settings
-        if isinstance(budget, int):
-            budget = replace(old.budget, count=budget)
+        if budget is not None and not isinstance(budget, Budget):
+            budget = replace(old.budget, count=whole("budget", budget, 1, BudgetError))
         new = replace(
             old,
             budget=budget or old.budget,
@@ -617,19 +641,6 @@ def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], 
 
 def _as_document(row: DocumentRow) -> Document:
     return Document(row.id, row.text, row.metadata)
-
-
-def _ids(ids: str | Sequence[str]) -> list[str]:
-    """One id or several, all of them texts."""
-    if isinstance(ids, str):
-        return [ids]
-    if isinstance(ids, bytes | Mapping) or not isinstance(ids, Iterable):
-        raise InputError(f"expected an id or a list of ids, got {type(ids).__name__}")
-    wanted = list(ids)
-    for i, id_ in enumerate(wanted):
-        if not isinstance(id_, str):
-            raise InputError(f"ids[{i}] is {type(id_).__name__}, expected str")
-    return wanted
 
 
 def _filter(where: str | Filter | None) -> Filter | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 
 from hplus import checkpoint as checkpoints
+from hplus.arguments import is_id, whole
 from hplus.backbones.encode import capacity, cut_tokens, encode_states, pooled_states
 from hplus.backbones.threads import one_blas_thread
 from hplus.errors import BudgetError, InputError
@@ -47,7 +47,7 @@ from hplus.units.partition import (
     tags_of_begins,
 )
 from hplus.units.passages import passages
-from hplus.units.select import Budget
+from hplus.units.select import Budget, budget_of
 from hplus.units.terms import Terms, override
 from hplus.units.vectors import unit_importance
 from hplus.unknown import Count, counted
@@ -78,6 +78,8 @@ class HPlus:
         offline: bool = False,
         **overrides: Any,
     ) -> None:
+        if not isinstance(device, str | None):
+            raise InputError(f"expected device to be text, such as cpu, got {device!r:.100}")
         self.checkpoint = checkpoints.load(
             source, device=device, offline=offline, settings=overrides
         )
@@ -140,7 +142,7 @@ class HPlus:
         width: int | None = None,
     ) -> Encoded:
         """Queries in the three views."""
-        wanted = _budget(budget, self.recipe.query_budget)
+        wanted = budget_of(budget, self.recipe.query_budget)
         texts = as_texts(texts)
         self.count_unknown(texts).warn("the query", self.recipe.name)
         # Without texts, one empty step: an encoding of the right widths.
@@ -174,7 +176,7 @@ class HPlus:
             )
         )
         if not parts:
-            return self.encode_step([], _budget(budget, self.recipe.document_budget), width)
+            return self.encode_step([], budget_of(budget, self.recipe.document_budget), width)
         return concatenate(parts)
 
     def stream_documents(
@@ -192,7 +194,7 @@ class HPlus:
         A bad element stops the stream with an error that names its position, after everything
         before it has been given out.
         """
-        wanted = _budget(budget, self.recipe.document_budget)
+        wanted = budget_of(budget, self.recipe.document_budget)
         width = self._width(width)
         total = len(texts) if isinstance(texts, Sequence) else None
         count, tokenizer = Count(), self.checkpoint.backbone.tokenizer
@@ -301,6 +303,8 @@ class HPlus:
         include_encoder: put the encoder (an adapter merged) and its tokenizer into the folder,
         which can then be moved to any machine; else the folder refers to them where they are.
         """
+        if not isinstance(card, str) or not is_id(card):
+            raise InputError(f"expected card to be text, got {card!r:.100}")
         checkpoints.save(folder, self.checkpoint, include_encoder=include_encoder, card=card)
 
     def __str__(self) -> str:
@@ -462,9 +466,7 @@ class HPlus:
 
     def _width(self, width: int | None) -> int:
         wanted = self.recipe.phrase_width or self.dim if width is None else width
-        if type(wanted) is not int or not 1 <= wanted <= self.dim:
-            raise BudgetError(f"expected a width of 1 to {self.dim}, got {wanted!r}")
-        return wanted
+        return whole("width", wanted, 1, BudgetError, self.dim)
 
 
 def _cores() -> int:
@@ -472,13 +474,6 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _budget(budget: Budget | int | None, default: Budget) -> Budget:
-    """A count means that many under the default's policy."""
-    if budget is None or isinstance(budget, Budget):
-        return budget or default
-    return replace(default, count=budget, share=None)
 
 
 def _sum_by(values: F32, offsets: I64) -> F32:

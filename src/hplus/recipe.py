@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hplus.arguments import chosen
 from hplus.backbones import Attention
 from hplus.backbones.encode import Long, MeanOver, Pooling, Reading
 from hplus.backbones.tokenizer import LONE_SURROGATE
@@ -83,10 +84,7 @@ class Recipe:
             if not isinstance(getattr(self, name), Budget):
                 raise InputError(f"expected {name} as a Budget(…), got {getattr(self, name)!r}")
         for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"expected {name} to be one of {', '.join(known)}, got {getattr(self, name)!r}"
-                )
+            chosen(name, getattr(self, name), known)
         for name in ("query_prompt", "document_prompt"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or LONE_SURROGATE.search(prompt):
@@ -99,8 +97,7 @@ class Recipe:
         >>> Recipe(query_prompt="query: ").reading("query").prompt
         'query: '
         """
-        if side not in get_args(Side):
-            raise InputError(f"expected side to be query or document, got {side!r}")
+        chosen("side", side, get_args(Side))
         return Reading(
             window=self.window,
             long=self.long,

@@ -34,6 +34,8 @@ def checked(texts: Iterable[str]) -> Iterator[str]:
     """The texts one by one; errors name the position of an element that is not text."""
     if isinstance(texts, (str, bytes)):
         raise InputError("expected a list of texts, got a single one; put it in brackets")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"expected a list of texts, got {type(texts).__name__}")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts[{i}] is {type(text).__name__}, expected str")

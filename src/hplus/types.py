@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from hplus.arguments import chosen, whole
 from hplus.errors import BudgetError, InputError
 from hplus.filters.ast import Filter
 
@@ -362,22 +363,17 @@ class Search:
         if not isinstance(self.where, str | Filter | None):
             given = type(self.where).__name__
             raise InputError(f"expected where to be a text or a tree of comparisons, got {given}")
-        if self.view not in get_args(View):
-            known = ", ".join(get_args(View))
-            raise InputError(f"expected view to be one of {known}, got {self.view!r}")
-        if not isinstance(self.group_by, str | None):
-            given = type(self.group_by).__name__
-            raise InputError(f"expected group_by to be the name of a field, got {given}")
+        chosen("view", self.view, get_args(View))
         if self.view != "hybrid" and self.alphas is not None:
             raise InputError(f"alphas are for view='hybrid'; view={self.view!r} has one score")
         for name, least in (("k", 1), ("from_", 0), ("threads", 1)):
-            self._set(name, _count(name, getattr(self, name), least, InputError))
+            self._set(name, whole(name, getattr(self, name), least))
         for name in ("budget", "query_budget", "width"):
             if getattr(self, name) is not None:
-                self._set(name, _count(name, getattr(self, name), 1, BudgetError))
+                self._set(name, whole(name, getattr(self, name), 1, BudgetError))
         if len(self.pools) != 2:
             raise InputError(f"expected pool to be a number or a pair, got {self.pool!r}")
-        self._set("pool", tuple(_count("pool", size, 1, InputError) for size in self.pools))
+        self._set("pool", tuple(whole("pool", size) for size in self.pools))
         lowest = self.min_score
         if lowest is not None and not (isinstance(lowest, Real) and math.isfinite(lowest)):
             raise InputError(f"expected min_score to be a finite number, got {lowest!r}")
@@ -389,13 +385,6 @@ class Search:
     def pools(self) -> tuple[int, int]:
         """K_G and K_P."""
         return self.pool if isinstance(self.pool, tuple) else (self.pool, self.pool)
-
-
-def _count(name: str, value: object, least: int, error: type[InputError]) -> int:
-    """A whole number as an int, also if it is one of numpy's."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        raise error(f"expected {name} to be a whole number of {least} or more, got {value!r}")
-    return int(value)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
+from hplus.arguments import whole
 from hplus.errors import HPlusError, InputError
 from hplus.heads.importance import Idf
 from hplus.recipe import Recipe
@@ -37,6 +38,7 @@ _model: HPlus | HPlusError | None = None
 _count: Callable[[float], None] | None = None
 # How often the counters of the workers are read while their parent waits for one of them.
 POLL_SECONDS = 0.5
+MOST_WORKERS = 1_000
 
 
 class Counters:
@@ -102,10 +104,10 @@ def encode_steps(
     If the source of the steps fails, all steps before are encoded first. `advance` is called with
     the number of texts finished, also while a step is under way in another process.
     """
-    if type(workers) is not int or workers < 1 or isinstance(devices, str):
-        raise InputError(
-            f"expected 1 or more workers and a list of devices, got {workers!r} and {devices!r}"
-        )
+    workers = whole("workers", workers, most=MOST_WORKERS)
+    listed = devices is None or isinstance(devices, (list, tuple))
+    if not listed or not all(isinstance(device, str) for device in devices or ()):
+        raise InputError(f"expected a list of devices, such as cuda:0, got {devices!r:.100}")
     if workers > 1 or devices:
         places: list[str | None] = list(devices) if devices else [model.device] * workers
         yield from _in_processes(model, steps, budget, width, places, advance)

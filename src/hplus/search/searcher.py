@@ -75,8 +75,6 @@ def rerank(
     engine: Engine, request: Search, query: Encoded, ids: Sequence[str], spelling: Spelling = PLAIN
 ) -> Results:
     """All of these documents, best first; k, from_, where and pool of the request do not count."""
-    if isinstance(ids, str):
-        raise InputError("expected a list of ids, got a single text; put it in brackets")
     alphas = _alphas(engine, request)
     query = _fitted(engine, request, query)
     documents = np.unique(engine.find(ids))

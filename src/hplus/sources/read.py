@@ -55,6 +55,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from hplus.arguments import chosen
 from hplus.errors import InputError
 from hplus.files import LINE_BYTES, Lines, readable, shown, unpacked
 from hplus.sources import pages
@@ -94,8 +95,7 @@ def read(
     >>> [document.text for document in read(["type 2 diabetes", {"id": "x", "text": "heart"}])]
     ['type 2 diabetes', 'heart']
     """
-    if on_error not in ("stop", "skip"):
-        raise InputError(f'on_error must be "stop" or "skip", got {on_error!r}')
+    chosen("on_error", on_error, ("stop", "skip"))
     if on_error == "skip" and report is None:
         raise InputError('on_error="skip" needs report=, a function that takes each message')
     bad: Complain = report if on_error == "skip" and report is not None else _stop

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hplus.errors import IndexDamagedError, InputError
+from hplus.arguments import whole
+from hplus.errors import BudgetError, IndexDamagedError, InputError
 from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import Span
@@ -72,14 +73,13 @@ class Settings:
     passages: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
+        if not isinstance(self.format, str) or self.format not in FORMATS:
             raise InputError(f"unknown format {self.format!r}; known: {', '.join(FORMATS)}")
         for name in ("global_width", "width"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise InputError(f"{name} must be 1 or more, got {value!r}")
-        if self.passages is not None and (type(self.passages) is not int or self.passages < 1):
-            raise InputError(f"passages must have 1 token or more, got {self.passages!r}")
+            value = whole(name, getattr(self, name), 1, BudgetError)
+            object.__setattr__(self, name, value)  # frozen for everyone else
+        if self.passages is not None:
+            object.__setattr__(self, "passages", whole("passages", self.passages))
         if not isinstance(self.fingerprint, str) or not isinstance(self.model, str | None):
             raise InputError("fingerprint and model must be texts")
         check_alphas(self.fusion)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from hplus.arguments import as_ids
 from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
 from hplus.filters import sql
 from hplus.filters.ast import Filter
@@ -213,7 +214,8 @@ class Snapshot:
 
     def find(self, ids: Sequence[str]) -> I64:
         """Documents by their ids, numbered across the segments."""
-        found = catalogue.by_id(self.connection, list(ids))
+        ids = as_ids(ids)
+        found = catalogue.by_id(self.connection, ids)
         missing = [id_ for id_ in ids if id_ not in found]
         if missing:
             raise MissingDocumentError(f"no document {missing[0]!r} in the index")

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from hplus.arguments import whole
 from hplus.errors import BudgetError
 from hplus.types import (
     F32,
@@ -59,11 +60,12 @@ class Budget:
     policy: Policy = "drop"
 
     def __post_init__(self) -> None:
-        if self.count is not None and (type(self.count) is not int or self.count < 1):
-            raise BudgetError(f"expected a budget of 1 unit or more, got {self.count!r}")
+        if self.count is not None:
+            count = whole("a budget's count of units", self.count, 1, BudgetError)
+            object.__setattr__(self, "count", count)  # frozen for everyone else
         if self.share is not None and not (isinstance(self.share, Real) and 0 < self.share <= 1):
             raise BudgetError(f"expected a share of importance in (0, 1], got {self.share!r}")
-        if self.policy not in ("drop", "merge", "ward"):
+        if not isinstance(self.policy, str) or self.policy not in ("drop", "merge", "ward"):
             raise BudgetError(f"unknown policy {self.policy!r}; known: drop, merge, ward")
 
     def __str__(self) -> str:
@@ -72,6 +74,15 @@ class Budget:
         parts = [f"{self.count} units"] if self.count is not None else []
         parts += [f"{self.share:.0%} of importance"] if self.share is not None else []
         return f"{self.policy} to {' or '.join(parts)}"
+
+
+def budget_of(budget: object, usual: Budget) -> Budget:
+    """A budget, or a count under the usual policy; None is the usual budget."""
+    if budget is None:
+        return usual
+    if isinstance(budget, Budget):
+        return budget
+    return replace(usual, count=whole("budget", budget, 1, BudgetError), share=None)
 
 
 def order_of_importance(weights: F32, offsets: I64) -> I64:
@@ -122,7 +133,7 @@ def bring_to(
 
 def narrow(units: Units, width: int) -> Units:
     """The same units at a smaller width: a prefix of the columns, renormalised."""
-    if not 1 <= width <= units.width:
+    if not 1 <= whole("width", width, 1, BudgetError) <= units.width:
         raise BudgetError(f"width {width} requested, but the encoding keeps {units.width}")
     if width == units.width:
         return units

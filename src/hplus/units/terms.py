@@ -23,11 +23,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 
 import numpy as np
 from ahocorasick_rs import AhoCorasick
 
+from hplus.arguments import as_path
 from hplus.errors import InputError, TermsError
 from hplus.files import megabytes, numbered_lines
 from hplus.types import Bool, Tokens
@@ -62,6 +62,8 @@ class Terms:
     def __init__(self, terms: Iterable[str]) -> None:
         if isinstance(terms, str):
             raise TermsError(f"expected a list of terms, got the single text {terms[:40]!r}")
+        if not isinstance(terms, Iterable):
+            raise TermsError(f"expected a list of terms, got {type(terms).__name__}")
         spellings: dict[tuple[str, str | None], str] = {}
         for number, term in enumerate(terms):
             if complaint := _complaint(term):
@@ -96,6 +98,8 @@ class Terms:
         >>> Terms(["5 mg", "mg"]).find("0.5 mg or 5 mg")
         [(4, 6, 1), (10, 14, 0)]
         """
+        if not isinstance(text, str):
+            raise InputError(f"expected a text, got {type(text).__name__}")
         folded = fold(text)
         raw = self._automaton.find_matches_as_indexes(folded.text, overlapping=True)
         at_edges = [
@@ -121,7 +125,7 @@ def read_terms(path: str | os.PathLike[str]) -> list[str]:
     terms = []
     size = 0
     try:
-        for number, line in numbered_lines(Path(path)):
+        for number, line in numbered_lines(as_path("terms", path)):
             size += len(line) + 1
             if size > FILE_BYTES:
                 raise TermsError(f"{path} has more than {megabytes(FILE_BYTES)} of terms")

@@ -19,7 +19,9 @@ VIEWS = ("global", "phrase", "lexical")
 
 def check_alphas(alphas: Mapping[str, float]) -> dict[str, float]:
     """alpha_G, alpha_P, alpha_L of the views that are on, in that order."""
-    unknown = sorted(set(alphas) - set(VIEWS))
+    if not isinstance(alphas, Mapping):
+        raise InputError(f"expected fusion weights by view, got {type(alphas).__name__}")
+    unknown = sorted(set(alphas) - set(VIEWS), key=str)
     if unknown or not alphas:
         raise InputError(f"fusion weights for {unknown or 'no view'}; the views are {VIEWS}")
     bad = {
