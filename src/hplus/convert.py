@@ -107,6 +107,8 @@ def _token_states(model: HPlus, texts: Sequence[str]) -> F32:
 
 
 def _cosines(one: F32, other: F32) -> F32:
+    """Row by row; rows of zeros, the states of unknown tokens, are left out."""
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    cosines: F32 = np.einsum("ij,ij->i", one, other) / np.maximum(lengths, 1e-12)
+    known = lengths > 0
+    cosines: F32 = np.einsum("ij,ij->i", one, other)[known] / lengths[known]
     return cosines

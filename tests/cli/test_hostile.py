@@ -116,6 +116,7 @@ TYPED: dict[str, list[list[str]]] = {
     "verify": [["{}.hplus"], ["{}.hplus", "--json"], ["{}.no"]],
     "stats": [["{}.hplus"], ["{}.hplus", "--json"], ["{}.no"]],
     "encode": [["{}.txt", "{}.npz"], ["{}.txt", "{}.odd"], ["{}.no", "{}.npz"]],
+    "convert": [["{}", "{}.out"], ["{}.set", "{}.out"], ["{}.set", "{}.out", "--json"]],
     "info": [["--terms", "{}.terms"], ["--terms", "{}.no"], ["--model", "{}"]],
     "demo": [["--model", "{}"]],
     "terms check": [["{}.terms", "{}.txt"], ["{}.terms", "{}.txt", "--json"], ["{}.no", "{}.txt"]],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hplus.cli.common import Json, console, plain_table, read_texts
+from hplus.cli.common import Json, console, plain_table, print_json, read_texts
 from hplus.cli.sets import Cache, Split, read_set, states_folder
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def convert(
         with states_folder(cache) as states:
             figures["ndcg10"] = _measured(original, copy, folder, split, states)
     if json_:
-        print(json.dumps(figures))
+        print_json(figures)
         return
     _print(figures, copy)
 
