@@ -363,6 +363,9 @@ class Search:
         if not isinstance(self.where, str | Filter | None):
             given = type(self.where).__name__
             raise InputError(f"expected where to be a text or a tree of comparisons, got {given}")
+        if not isinstance(self.group_by, str | None):
+            given = type(self.group_by).__name__
+            raise InputError(f"expected group_by to be the name of a field, got {given}")
         chosen("view", self.view, get_args(View))
         if self.view != "hybrid" and self.alphas is not None:
             raise InputError(f"alphas are for view='hybrid'; view={self.view!r} has one score")
