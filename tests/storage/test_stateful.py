@@ -36,6 +36,7 @@ from hplus.storage import compact, writer
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import Encoded, View, concatenate
 from hplus.units.select import Budget
+from hplus.views.lexical import Spelling
 
 SMALL = {
     compact: {"TIER": 3, "CHUNK": 2},
@@ -70,7 +71,9 @@ class FakeModel:
     """As much of a model as an index needs to take texts."""
 
     fingerprint = "fake"
-    tokenizer = SimpleNamespace(token=str)
+    spelling = Spelling()
+    recipe = SimpleNamespace(name="fake")
+    tokenizer = SimpleNamespace(token=str, unknown=None)
     checkpoint = SimpleNamespace(backbone=SimpleNamespace(tokenizer=tokenizer))
 
     def __init__(self) -> None:
