@@ -182,8 +182,8 @@ def test_more_than_is_stored_cannot_be_asked_of_compact(tmp_path: Path) -> None:
             ({"budget": Budget(share=0.5)}, "50% of importance requested"),
             ({"width": 9}, "width 9 requested, but .* keeps 8"),
             ({"global_width": 7}, "global_width 7 requested, but .* keeps 6"),
-            ({"budget": 0}, "expected a budget of 1 unit or more, got 0"),
-            ({"width": 0}, "width must be 1 or more, got 0"),
+            ({"budget": 0}, "expected budget to be a whole number of 1 or more, got 0"),
+            ({"width": 0}, "expected width to be a whole number of 1 or more, got 0"),
         ):
             with pytest.raises(InputError, match=says):
                 index.compact(**smaller)  # type: ignore[arg-type]
@@ -260,7 +260,11 @@ def test_opening_something_that_is_not_an_index(tmp_path: Path) -> None:
     [
         ({}, InputError, "without a model give width, global_width and fingerprint"),
         ({"width": 8, "global_width": 8}, InputError, "fingerprint"),
-        ({"width": 0, "global_width": 8, "fingerprint": "x"}, InputError, "width must be 1"),
+        (
+            {"width": 0, "global_width": 8, "fingerprint": "x"},
+            InputError,
+            "expected width to be a whole number of 1",
+        ),
         ({"width": 8, "global_width": 8, "fingerprint": "x", "format": "f8"}, InputError, "f8"),
         ({"width": 8, "global_width": 8, "fingerprint": "x", "budget": 0}, BudgetError, "got 0"),
         ({"width": 8, "global_width": 8, "fingerprint": "x", "fusion": {}}, InputError, "no view"),
@@ -277,9 +281,9 @@ def test_settings_that_cannot_be(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"width": 0}, "width must be 1 or more, got 0"),
+        ({"width": 0}, "expected width to be a whole number of 1 or more, got 0"),
         ({"width": 33}, "width 33 requested, but the model gives 32"),
-        ({"global_width": 0}, "global_width must be 1 or more, got 0"),
+        ({"global_width": 0}, "expected global_width to be a whole number of 1 or more, got 0"),
         ({"global_width": 21}, "global_width 21 requested, but the model gives 20"),
         ({"fusion": {}}, "no view"),
     ],

@@ -295,7 +295,7 @@ def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) ->
         tiny.encode_document(TEXTS, devices=["nosuch"])
     with pytest.raises(InputError, match="list"):
         tiny.encode_document(TEXTS, devices="cpu")
-    with pytest.raises(InputError, match="expected 1 or more workers"):
+    with pytest.raises(InputError, match="expected workers to be a whole number of 1"):
         tiny.encode_document(TEXTS, workers=0)
 
 

@@ -81,5 +81,5 @@ def test_a_reading_is_what_the_recipe_says_of_a_side() -> None:
     query, document = recipe.reading("query"), recipe.reading("document")
     assert query == Reading(64, "cut", 2, "q: ", "cls", "all")
     assert document == replace(query, prompt="")
-    with pytest.raises(InputError, match="expected side to be query or document, got 'both'"):
+    with pytest.raises(InputError, match="expected side to be one of query, document, got 'both'"):
         recipe.reading("both")  # type: ignore[arg-type]

@@ -213,7 +213,7 @@ def test_no_process_is_started_for_one_step(
 def test_a_number_of_workers_is_expected(tmp_path: Path, tiny: HPlus, wrong: Any) -> None:
     with (
         made(tmp_path / "index", tiny) as index,
-        pytest.raises(InputError, match="expected 1 or more workers"),
+        pytest.raises(InputError, match="expected workers to be a whole number of 1"),
     ):
         index.add(ROWS, workers=wrong)
 

@@ -60,8 +60,10 @@ def as_ids(ids: Any) -> list[str]:
         raise InputError(f"expected a list of ids, got {type(ids).__name__}")
     found = list(ids)
     for place, id_ in enumerate(found):
+        if not isinstance(id_, str):
+            raise InputError(f"ids[{place}] is {type(id_).__name__}, expected str")
         if not is_id(id_):
-            raise InputError(f"ids[{place}] is {id_!r:.100}, expected the id of a document")
+            raise InputError(f"ids[{place}] is {id_!r:.100}, which is not Unicode text")
     return found
 
 

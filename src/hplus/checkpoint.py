@@ -366,15 +366,15 @@ def check(checkpoint: Checkpoint, place: str) -> None:
     """Refuse settings that the parts cannot serve: heads not trained, widths, windows, layers."""
     recipe, backbone = checkpoint.recipe, checkpoint.backbone
     needs = (
-        ("units", "crf", recipe.units, checkpoint.crf, "crf"),
-        ("importance", "head", recipe.importance, checkpoint.head, "importance"),
+        ("units", "crf", recipe.units, checkpoint.crf, "crf", "runs"),
+        ("importance", "head", recipe.importance, checkpoint.head, "importance", "uniform"),
     )
-    for setting, value, chosen, part, trained in needs:
+    for setting, value, chosen, part, trained, untrained in needs:
         if chosen == value and (part is None or trained not in recipe.trained):
             raise CheckpointError(
                 f"{place} has {setting} = {value!r}, but "
                 + ("heads.safetensors lacks it" if part is None else "does not list it as trained")
-                + f"; train it, or set {setting} to a rule that needs no training"
+                + f'; train it, or put "{setting}": "{untrained}" into config.json'
             )
     if recipe.importance == "idf" and checkpoint.idf is None:
         raise CheckpointError(f"{place} has importance = 'idf', but there is no idf table")

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hplus.arguments import as_ids, as_path, is_id, whole
-from hplus.checkpoint import locate
+from hplus.checkpoint import fingerprint, locate
 from hplus.errors import (
     BackboneError,
     BudgetError,
@@ -42,6 +42,7 @@ from hplus.storage.compact import compact
 from hplus.storage.create import create
 from hplus.storage.disk import Disk, after_commit
 from hplus.storage.export import PAGE, export
+from hplus.storage.fields import hint
 from hplus.storage.seen import Seen
 from hplus.storage.segment import Format, Segment
 from hplus.storage.snapshot import Identity, Snapshot
@@ -116,11 +117,9 @@ class Index:
         made elsewhere has no model: give both widths, a budget (`Budget()` keeps all units) and a
         fingerprint.
         """
-        from hplus.model import HPlus
-
         if fusion is not None:
             fusion = check_alphas(fusion)
-        if not isinstance(model, HPlus | None):
+        if not (model is None or hasattr(model, "recipe")):
             raise InputError(f"expected model to be an HPlus, got {type(model).__name__}")
         usual = Budget() if model is None else model.recipe.document_budget
         budget = budget_of(budget, usual)
@@ -187,7 +186,7 @@ class Index:
         self._snapshot.close()
 
     def __len__(self) -> int:
-        return sum(int(part.living.sum()) for part in self._snapshot.parts)
+        return len(self._snapshot)
 
     def __contains__(self, id_: str) -> bool:
         snapshot = self._snapshot
@@ -306,11 +305,33 @@ class Index:
     def _match(self, model: HPlus, settings: Settings) -> None:
         made, given = settings.fingerprint, model.fingerprint
         if made != given:
+            self._match_terms(model, made)
             raise ModelMismatchError(
                 f"{self.path} was made with model {made[:12]} ({settings.model}), this is "
                 f"{given[:12]}; give the model it was made with, or index its documents again: "
                 "hplus index SOURCE NEW_INDEX"
             )
+
+    def _match_terms(self, model: HPlus, made: str) -> None:
+        """Say so if the terms alone are others."""
+        from hplus.units.terms import Terms
+
+        listed = catalogue.terms(self._snapshot.connection)
+        terms = Terms(listed) if listed else None
+        if fingerprint(model.checkpoint, None if terms is None else terms.fingerprint) != made:
+            return
+        had = f"{len(terms):,} terms" if terms else "no terms"
+        has = f"{len(model.terms):,} terms" if model.terms else "none"
+        others = " others:" if terms and model.terms else ""
+        remedy = (
+            "give the same list (--terms FILE, terms=…)"
+            if terms
+            else "leave the terms out (--terms, terms=…)"
+        )
+        raise ModelMismatchError(
+            f"{self.path} was made with {had}, and{others} {has} are given now; {remedy}, or "
+            "index the documents again: hplus index SOURCE NEW_INDEX"
+        )
 
     def refresh(self) -> None:
         """See what other writers have confirmed meanwhile, also if the folder was replaced."""
@@ -563,7 +584,8 @@ class Index:
         engine = self._engine
 
         def answer(request: Search) -> Results:
-            return searcher.search(engine, request, self._encode(request.query), self._spelling)
+            found = searcher.search(engine, request, self._encode(request.query), self._spelling)
+            return _hinted(engine, request, found)
 
         if isinstance(query, Query):
             return answer(as_request(query, options))
@@ -585,7 +607,8 @@ class Index:
         if request.explain:
             with suppress(HPlusError):  # without a model, tokens are shown as numbers
                 _ = self.model
-        return searcher.more_like(engine, request, document, row.text, self._spelling)
+        found = searcher.more_like(engine, request, document, row.text, self._spelling)
+        return _hinted(engine, request, found)
 
     def rerank(self, query: Query, ids: Sequence[str], **options: Any) -> Results:
         """These documents, best first: the fused score of each. options: as in `search`."""
@@ -639,8 +662,19 @@ def _synced(out: writer.Writer, seen: Seen, done: Report, sync: Callable[[int], 
     return replace(done, absent=absent, deleted=deleted)
 
 
+def _hinted(engine: LocalEngine, request: Search, found: Results) -> Results:
+    """The results with what may be wrong about the filter."""
+    where = _filter(request.where)
+    return found if where is None else replace(found, hint=hint(engine.snapshot, where))
+
+
 def _as_document(row: DocumentRow) -> Document:
     return Document(row.id, row.text, row.metadata)
+
+
+def _ids(ids: str | Sequence[str]) -> list[str]:
+    """One id or several, all of them texts."""
+    return as_ids([ids] if isinstance(ids, str) else ids)
 
 
 def _filter(where: str | Filter | None) -> Filter | None:

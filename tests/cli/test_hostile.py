@@ -111,7 +111,9 @@ TYPED: dict[str, list[list[str]]] = {
         ["{}.hplus", f"p{BAD}", "--json"],
         ["{}.hplus", BAD],
     ],
-    "delete": [["{}.hplus", BAD], ["{}.no", BAD]],
+    "get": [["{}.hplus", f"p{BAD}"], ["{}.hplus", "a\u202eb\u200b", "--json"], ["{}.hplus", BAD]],
+    "export": [["{}.hplus", "-"], ["{}.hplus", "{}.exported.jsonl"], ["{}.no", "-"]],
+    "delete": [["{}.hplus", BAD], ["{}.hplus", "--where", BAD], ["{}.no", BAD]],
     "compact": [["{}.hplus"], ["{}.no"]],
     "verify": [["{}.hplus"], ["{}.hplus", "--json"], ["{}.no"]],
     "stats": [["{}.hplus"], ["{}.hplus", "--json"], ["{}.no"]],
@@ -173,6 +175,8 @@ def test_json_gives_back_what_was_read(run: Run, place: Path) -> None:
     hits = json.loads(out)["hits"]
     assert {hit["id"] for hit in hits} == {"a\u202eb\u200b", f"p{BAD}"}
     assert {f"{BAD} {TEXT}", "Type 1 diabetes"} == {hit["text"] for hit in hits}
+    _, out, _ = run("export", place / f"{BAD}.hplus", "-")
+    assert {json.loads(line)["text"] for line in out.splitlines()} == {hit["text"] for hit in hits}
     assert "糖" in run("segment", "糖尿病", "--json")[1]
 
 

@@ -509,8 +509,8 @@ def test_narrowing_to_the_stored_width_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "expected a budget of 1 unit or more, got 0"),
-        ({"count": -3}, "budget of 1 unit or more, got -3"),
+        ({"count": 0}, "count of units to be a whole number of 1 or more, got 0"),
+        ({"count": -3}, "count of units to be a whole number of 1 or more, got -3"),
         ({"share": 0.0}, r"expected a share of importance in \(0, 1\], got 0.0"),
         ({"share": 1.01}, "got 1.01"),
         ({"share": math.nan}, "got nan"),

@@ -82,6 +82,14 @@ def read_config(path: Path) -> Config:
         raise InputError(f"{path}: {error}") from None
 
 
+_LINES = {
+    "name": 'name = "mine"',
+    "protocols": 'protocols = ["full-corpus"]',
+    "systems": 'systems = [{name = "mini", model = "mini"}]',
+    "sets": 'sets = ["scifact:test"]',
+}
+
+
 def _config(table: dict[str, Any]) -> Config:
     known = set(Config.__dataclass_fields__)
     unknown = sorted(set(table) - known)
@@ -89,7 +97,7 @@ def _config(table: dict[str, Any]) -> Config:
         raise InputError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
     for key in ("name", "protocols", "systems", "sets"):
         if not table.get(key):
-            raise InputError(f"{key!r} is missing")
+            raise InputError(f"{key!r} is missing; add a line such as: {_LINES[key]}")
     for key, value in table.items():
         if complaint := _wrong(key, value):
             raise InputError(f"{key}: expected {complaint}, got {value!r}")

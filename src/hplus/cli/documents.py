@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hplus.cli.common import Json, console, ids_of, print_json, report_missing
+from hplus.terminal import escaped
 
 if TYPE_CHECKING:
     from hplus.sources.document import Document
@@ -68,7 +69,7 @@ def export(
 
     with Index.open(folder) as opened:
         if target == "-":
-            opened.export(print, vectors=vectors)
+            opened.export(lambda line: print(escaped(line)), vectors=vectors)
             return
         count = opened.export(target, vectors=vectors, progress=True)
     console().print(f"{target}: {count:,} document{'s' * (count != 1)}")

@@ -44,6 +44,9 @@ COMPACT_EXAMPLE = "Example: hplus compact notes.hplus --budget 16"
 VERIFY_EXAMPLE = "Example: hplus verify notes.hplus"
 STATS_EXAMPLE = "Example: hplus stats notes.hplus"
 
+# What comes with the package, where nothing else has that name.
+DEMOS = ("demo-en", "demo-zh")
+
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
 
 
@@ -124,6 +127,10 @@ def index(
     from hplus.storage.create import New
     from hplus.storage.snapshot import CATALOGUE
 
+    if source in DEMOS and not Path(source).exists():
+        from hplus.evaluate.data import demo_folder
+
+        source = str(demo_folder(source.removeprefix("demo-")))
     if source != "-" and not Path(source).exists():  # before an empty index is created
         raise InputError(f"{source} is missing; give a file, a folder, or - for input")
     if yes and not sync:

@@ -250,6 +250,8 @@ def _show(found: Results, *, explain: bool, json_: bool) -> None:
     out = console()
     if not found:
         print("nothing found", file=sys.stderr)
+    if found.hint:
+        print(found.hint, file=sys.stderr)
     for rank, hit in enumerate(found, start=found.from_ + 1):
         print_hit(found.query, rank, hit, out, explain=explain)
     if explain:

@@ -6,8 +6,9 @@ r"""Metadata filters: which documents a search may return.
 brackets. A comparison is a field with `= != < <= > >=` and a value, with `contains` and a text,
 with `in (value, value)`, or with `exists`. Case does not matter in these words. A field consists of
 letters, digits, `_` and `-`, with dots between the steps into nested objects; any other name is
-written in backticks, and so is a field named like a word of the grammar: `` `in`.`first name` ``. A
-bare `id` is the document's id; the metadata field of that name is `` `id` ``. A value is a text in
+written in backticks or quotes, and so is a field named like a word of the grammar: `` `in`.`first
+name` ``, `"first name"`. A bare `id` is the document's id; the metadata field of that name is
+`` `id` ``. A value is a text in
 double or single quotes (escapes `\\ \" \' \n \r \t \u0000`), a number, `true` or `false`.
 
 **Meaning.** Every filter is true or false of a document, never unknown.
@@ -162,6 +163,17 @@ class Or:
 
 Leaf: TypeAlias = Compare | Contains | In | Exists
 Filter: TypeAlias = Leaf | Not | And | Or
+
+
+def fields_of(filter: Filter) -> list[Field]:
+    """The metadata fields that a filter names, each once, in its order."""
+    match filter:
+        case Not(part):
+            return fields_of(part)
+        case And(parts) | Or(parts):
+            return list(dict.fromkeys(field for part in parts for field in fields_of(part)))
+        case leaf:
+            return [] if leaf.field == ID else [leaf.field]
 
 
 def check_text(text: str) -> None:

@@ -35,7 +35,9 @@ _SIGNS = re.compile(r"[=<>!~&|:]+")
 _SHOWN = re.compile(r"[\w.+-]+|[=<>!~&|:]+|.", re.DOTALL)
 _RESERVED = {"and", "or", "not", "in", "contains", "exists"}
 _ESCAPES = {"\\": "\\", '"': '"', "'": "'", "`": "`", "n": "\n", "r": "\r", "t": "\t"}
+_QUOTES = ("`", '"', "'")
 _MEANT = {"==": "=", "<>": "!=", "=<": "<=", "=>": ">="}
+_WRITTEN = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BRACKETS = 100  # levels, redundant ones included: a limit for Python's stack
 
 Node = TypeVar("Node")
@@ -67,6 +69,25 @@ def parse_field(text: str) -> Field:
     if parser.at < len(text):
         raise parser.expected("the end of the field", "; put a name with such signs in backticks")
     return found
+
+
+def spelled(field: Field) -> str:
+    """A field as it is written in a filter.
+
+    >>> spelled(Field(("Publication Year", "first")))
+    '`Publication Year`.first'
+    """
+    if field == ID:
+        return "id"
+    return ".".join(_spelled_step(step, alone=len(field.path) == 1) for step in field.path)
+
+
+def _spelled_step(step: str, *, alone: bool) -> str:
+    bare = _STEPS.fullmatch(step) and step.lower() not in _RESERVED and not (alone and step == "id")
+    if bare:
+        return step
+    kept = "".join(f"\\{c}" if c in "\\`" else _WRITTEN.get(c, c) for c in step)
+    return f"`{kept}`"
 
 
 class _Parser:
@@ -146,9 +167,10 @@ class _Parser:
         start = self.at
         path: list[str] = []
         while True:
-            quoted = self.text.startswith("`", self.at)
+            quote = self.text[self.at : self.at + 1]
+            quoted = quote in _QUOTES
             if quoted:
-                path.append(self.quoted("`"))
+                path.append(self.quoted(quote, named=True))
             elif found := _STEPS.match(self.text, self.at):
                 if not path and self.word() in _RESERVED:
                     raise self.expected("a field", "; put a field of that name in backticks")
@@ -179,8 +201,8 @@ class _Parser:
         hint = "; put a text or a date in quotes" if self.word() else ""
         raise self.expected("a value", hint)
 
-    def quoted(self, quote: str) -> str:
-        """The text between quotes; `at` is then right behind them."""
+    def quoted(self, quote: str, *, named: bool = False) -> str:
+        """The text between quotes, a field's name or a value; `at` is then right behind them."""
         start = self.at
         self.at += 1
         characters: list[str] = []
@@ -195,8 +217,9 @@ class _Parser:
         self.at += 1
         text = "".join(characters)
         self.made(start, check_text, text)
-        if quote == "`" and not text:
-            raise self.mistake("expected the name of a field between the backticks", start)
+        if named and not text:
+            marks = "backticks" if quote == "`" else "quotes"
+            raise self.mistake(f"expected the name of a field between the {marks}", start)
         return text
 
     def escaped(self) -> str:

@@ -21,7 +21,8 @@ CAPTION = 200
 class Results(Sequence[Hit]):
     """Hits, best first, and how they were found: the path of each branch, how many candidates.
 
-    from_: how many better hits were left out before the first one.
+    from_: how many better hits were left out before the first one. hint: what may be wrong with the
+    request, such as a field in its filter that no document has.
     """
 
     query: str
@@ -29,6 +30,7 @@ class Results(Sequence[Hit]):
     paths: dict[str, str]
     candidates: int
     from_: int = 0
+    hint: str = ""
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -51,11 +53,13 @@ class Results(Sequence[Hit]):
             else:
                 row["snippet"] = asdict(snippet(hit))
             hits.append(row)
+        hint = {"hint": self.hint} if self.hint else {}
         return {
             "query": self.query,
             "hits": hits,
             "paths": self.paths,
             "candidates": self.candidates,
+            **hint,
         }
 
     def __str__(self) -> str:
@@ -64,7 +68,7 @@ class Results(Sequence[Hit]):
             f"{rank:>2}  {hit.id}  {hit.score:.3f}  {_views(hit)}\n    {snippet(hit).text}"
             for rank, hit in enumerate(self.hits, start=self.from_ + 1)
         ]
-        return visible("\n".join([*lines, self.summary()]))
+        return visible("\n".join([*lines, self.summary(), *filter(None, [self.hint])]))
 
     def summary(self) -> str:
         """How many candidates there were, and which way each branch took."""

@@ -125,7 +125,11 @@ def _joined(texts: list[Any]) -> str:
     present = [text for text in texts if text is not None] or texts
     for text in present:
         if not isinstance(text, str):
-            raise InputError(f"the text is {type(text).__name__}, expected str")
+            found = "null" if text is None else type(text).__name__
+            raise InputError(
+                f"the text is {found}, expected a string; give the row a text, or leave such rows "
+                'out with --on-error skip (on_error="skip")'
+            )
     if len(present) == 1:
         return str(present[0])
     return "\n\n".join(filter(None, map(str.strip, present)))

@@ -22,7 +22,7 @@ PAGE_BYTES = 256 * 2**20
 """The largest file."""
 SECONDS = 60.0
 MEMORY = 2 * 2**30
-INSTALL = "to read .html and .pdf files, run: pip install hplus[documents]"
+INSTALL = "to read .html and .pdf files, run: pip install 'hplus[documents]'"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def parquet(path: Path, columns: Columns, bad: Complain) -> Iterator[tuple[Docum
         arrow: Any = importlib.import_module("pyarrow")
         reader: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise MissingExtraError(f"to read {name}, run: pip install hplus[parquet]") from None
+        raise MissingExtraError(f"to read {name}, run: pip install 'hplus[parquet]'") from None
     number = 0
 
     def make(row: dict[str, Any]) -> Document:

@@ -79,7 +79,8 @@ class Settings:
             value = whole(name, getattr(self, name), 1, BudgetError)
             object.__setattr__(self, name, value)  # frozen for everyone else
         if self.passages is not None:
-            object.__setattr__(self, "passages", whole("passages", self.passages))
+            tokens = whole("passages", self.passages)
+            object.__setattr__(self, "passages", tokens)
         if not isinstance(self.fingerprint, str) or not isinstance(self.model, str | None):
             raise InputError("fingerprint and model must be texts")
         check_alphas(self.fusion)

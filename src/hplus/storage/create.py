@@ -17,6 +17,11 @@ from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS, check_own
 
 def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()) -> None:
     """An empty index; the folder must be new or empty."""
+    if path.exists() and not path.is_dir():
+        raise InputError(
+            f"{path} is a file, expected a folder for the index; choose another name, such as "
+            f"{path.with_suffix('.hplus').name}"
+        )
     with as_storage_error(path, "creating"):
         new = {path, *(folder for folder in path.parents if not folder.exists())}
         disk.create_folder(path)

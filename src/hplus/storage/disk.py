@@ -74,13 +74,13 @@ class Disk:
         with contextlib.suppress(OSError):
             path.rmdir()
 
-    def is_own(self, path: Path, *, folder: bool = False) -> bool:
-        """Whether this is a file (or a folder) itself, or nothing: no link, pipe or device."""
+    def is_own(self, path: Path) -> bool:
+        """Whether this is a file or a folder itself, or nothing: no link, pipe or device."""
         try:
             mode = path.lstat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             return True
-        return stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)
+        return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted."""

@@ -17,7 +17,7 @@ import numpy as np
 from hplus.arguments import as_ids
 from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
 from hplus.filters import sql
-from hplus.filters.ast import Filter
+from hplus.filters.ast import Field, Filter
 from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.storage.disk import Disk, as_storage_error
@@ -102,6 +102,11 @@ class Snapshot:
             firsts = zip(self.parts, self.first.tolist(), strict=False)
             begins = [p.firsts + first for p, first in firsts if p.firsts is not None]
             self._begins = np.concatenate([*begins, self.first[-1:]])
+        self.known_fields: dict[Field, bool] = {}
+        """Whether any document has a field, as far as somebody asked."""
+
+    def __len__(self) -> int:
+        return sum(int(part.living.sum()) for part in self.parts)
 
     def renew(self) -> None:
         """Read the same generation anew, after a checkpoint from the catalogue alone, so that the
@@ -234,17 +239,22 @@ def check_own(path: Path, disk: Disk) -> None:
     """Refuse an index whose parts are links, pipes or devices: a writer that follows a link
     changes, empties or removes files of others."""
     parts = [path / name for name in OWN]
-    if disk.is_own(path / SEGMENTS, folder=True) and (path / SEGMENTS).exists():
+    if disk.is_own(path / SEGMENTS) and (path / SEGMENTS).is_dir():
         parts += [path / SEGMENTS / name for name in disk.names(path / SEGMENTS)]
     for part in parts:
-        if not disk.is_own(part, folder=part.name == SEGMENTS):
+        if not disk.is_own(part):
             raise IndexDamagedError(
-                f"{part} is a link or not of its kind; an index holds its own files: copy what it "
+                f"{part} is a link, a pipe or a device; an index holds its own files: copy what it "
                 "stands for into its place, or remove it if it is not yours"
             )
 
 
 def _connect(path: Path, disk: Disk) -> sqlite3.Connection:
+    if path.is_file():
+        raise InputError(
+            f"{path} is a file, expected the folder of an index; make one with "
+            f"`hplus index {path} {path.with_suffix('.hplus').name}`"
+        )
     if not (path / CATALOGUE).is_file():
         raise InputError(f"{path} is not an index; make one with `hplus index SOURCE {path}`")
     connection = disk.connect(path / CATALOGUE, write=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table
+from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table, print_json
 
 EXAMPLE = "Example: hplus-lab units experiments/segmentation/dev.txt --wrong"
 
@@ -42,7 +41,7 @@ def units(
             failures.append((line.family, " │ ".join(unit.text for unit in found)))
     if json_:
         for family, judged in counts.items():
-            print(json.dumps({"family": family, "right": sum(judged), "lines": len(judged)}))
+            print_json({"family": family, "right": sum(judged), "lines": len(judged)})
         return
     table = plain_table("family", "right", "lines")
     for family, judged in counts.items():
