@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,35 +32,49 @@ CHUNK = 1_000
 TIMES = 20
 
 
-def random_documents(random: np.random.Generator, count: int) -> Encoded:
+@dataclass(frozen=True)
+class Shape:
+    """Units and token ids of a document, and the widths of its vectors."""
+
+    units: int = UNITS
+    width: int = WIDTH
+    global_width: int = GLOBAL_WIDTH
+    tokens: int = TOKENS
+
+
+def random_documents(
+    random: np.random.Generator, count: int, shape: Shape | None = None
+) -> Encoded:
     """Documents as a budget of 32 leaves them: one span per unit, 120 lexical tokens."""
+    shape = shape or Shape()
+    kept, width, tokens = shape.units, shape.width, shape.tokens
 
     def rows(*shape: int) -> np.ndarray:
         return random.standard_normal(shape, np.float32)
 
     ones = np.ones(count, np.int32)
-    weights = -np.sort(-random.random((count, UNITS), np.float32)).ravel()
-    starts = np.tile(np.arange(UNITS, dtype=np.int32) * 40, count)
-    step = VOCABULARY // TOKENS
-    ids = np.arange(TOKENS) * step + random.integers(0, step, (count, TOKENS))
+    weights = -np.sort(-random.random((count, kept), np.float32)).ravel()
+    starts = np.tile(np.arange(kept, dtype=np.int32) * 40, count)
+    step = VOCABULARY // tokens
+    ids = np.arange(tokens) * step + random.integers(0, step, (count, tokens))
     units, dropped = spend(
         Budget(),
         Units(
-            vectors=normalise(rows(count * UNITS, WIDTH)),
+            vectors=normalise(rows(count * kept, width)),
             weights=weights,
-            offsets=offsets_of(UNITS * ones),
+            offsets=offsets_of(kept * ones),
             spans=np.stack([starts, starts + 30], axis=1),
-            span_offsets=np.arange(count * UNITS + 1),
+            span_offsets=np.arange(count * kept + 1),
         ),
     )
     importance = np.add.reduceat(weights, units.offsets[:-1])
     return Encoded(
-        global_=normalise(rows(count, GLOBAL_WIDTH)),
+        global_=normalise(rows(count, shape.global_width)),
         units=units,
         lexical=Lexical(
             ids=ids.astype(np.int32).ravel(),
-            weights=random.random(count * TOKENS, np.float32),
-            offsets=offsets_of(TOKENS * ones),
+            weights=random.random(count * tokens, np.float32),
+            offsets=offsets_of(tokens * ones),
         ),
         dropped=dropped,
         coverage=Coverage(200 * ones, ones, 0 * ones, importance, importance),

@@ -140,9 +140,9 @@ class FaultyDisk(Disk):
         self.commits += 1
         self._operation("committed")
 
-    def checkpoint(self, connection: sqlite3.Connection) -> None:
+    def checkpoint(self, connection: sqlite3.Connection) -> int:
         self._operation("checkpoint")
-        super().checkpoint(connection)
+        return super().checkpoint(connection)
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:

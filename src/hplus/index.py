@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from hplus.model import HPlus
 
 OnError = Literal["stop", "skip"]
+# A log that readers let grow beyond this is reported.
+LOG_BYTES = 64 << 20
 # Of an index for encodings made elsewhere; a model brings its own.
 DEFAULT_FUSION = {"global": 0.5, "phrase": 1.0, "lexical": 0.2}
 
@@ -88,7 +91,8 @@ class Index:
     ) -> None:
         self.path = as_path("path", path)
         self._disk = disk or Disk()
-        self._engine = self._newest({})
+        self._snapshots: weakref.WeakSet[Snapshot] = weakref.WeakSet()
+        self._engine: LocalEngine | None = self._newest({})
         self._model: HPlus | None = None
         if model is not None:
             self._model = self._checked(model)
@@ -182,8 +186,10 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Release the files."""
-        self._snapshot.close()
+        """Release everything: the connection, its files, and the mapped segments."""
+        self._engine = None
+        for snapshot in list(self._snapshots):
+            snapshot.close()
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -255,11 +261,17 @@ class Index:
     @property
     def engine(self) -> LocalEngine:
         """What searches go through."""
+        if self._engine is None:
+            raise InputError(f"the index at {self.path} was closed; open it again")
         return self._engine
+
+    def _check_open(self) -> None:
+        """A closed index stays closed; nothing here holds on to its engine."""
+        _ = self.engine
 
     @property
     def _snapshot(self) -> Snapshot:
-        return self._engine.snapshot
+        return self.engine.snapshot
 
     @property
     def model(self) -> HPlus:
@@ -343,28 +355,39 @@ class Index:
     @contextmanager
     def _writer(self) -> Iterator[Writer]:
         """The one writer; afterwards this index shows what was confirmed, even if it failed."""
-        with writer.open_writer(self.path, self._disk) as out:
+        self._check_open()
+        with writer.open_writer(self.path, self._disk, changed=self._changed) as out:
             try:
                 yield out
             except BaseException:
                 with suppress(HPlusError, MemoryError):  # the first error is the one to report
                     self.refresh()
                 raise
-            with after_commit(f"opening {self.path} again", "refresh() shows it"):
-                self.refresh()
-                self._empty_log(out)
+            if not out.changes:  # those of others, if the folder was replaced, too
+                self._changed(out)
 
-    def _empty_log(self, out: Writer) -> None:
-        """What is in the catalogue itself cannot be lost with its log."""
-        with after_commit(f"emptying the log of {self.path}", "the next change tries again"):
-            self._disk.checkpoint(out.connection)
-            self._snapshot.renew()  # else it reads the log, which then cannot be emptied
-            self._disk.checkpoint(out.connection)
+    def _changed(self, out: Writer) -> None:
+        """Show a change, and empty the log of it: what is in the catalogue itself cannot be lost
+        with its log, and a long call would let it grow."""
+        with after_commit(f"opening {self.path} again", "refresh() shows it"):
+            self.refresh()
+            with after_commit(f"emptying the log of {self.path}", "the next change tries again"):
+                self._disk.checkpoint(out.connection)
+                self._snapshot.renew()  # else it reads the log, which then cannot be emptied
+                left = self._disk.checkpoint(out.connection)
+                if left > LOG_BYTES:
+                    warnings.warn(
+                        f"the write-ahead log of {self.path} has {left >> 20} MB, because another "
+                        "reader has not been refreshed since; call its refresh(), or close it",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
 
     def _newest(self, mapped: Mapping[Identity, Segment]) -> LocalEngine:
         snapshot = Snapshot(self.path, self._disk, mapped)
         # Closed when nobody reads it any more: searches of other threads go on after a refresh.
         weakref.finalize(snapshot, snapshot.connection.close)
+        self._snapshots.add(snapshot)
         return LocalEngine(snapshot)
 
     def add(
@@ -581,7 +604,7 @@ class Index:
         A list gives what its queries give one by one, to the last bit, from one generation of the
         index; `threads` are then shared by the queries.
         """
-        engine = self._engine
+        engine = self.engine
 
         def answer(request: Search) -> Results:
             found = searcher.search(engine, request, self._encode(request.query), self._spelling)
@@ -599,7 +622,7 @@ class Index:
         document itself is left out. options: as in `search`."""
         if not isinstance(id_, str):
             raise InputError(f"expected the id of a document, got {type(id_).__name__}")
-        engine = self._engine
+        engine = self.engine
         document = engine.find([id_])
         (row,) = engine.rows(document)
         stored = engine.read(engine.passages(document)[0], None)
@@ -613,7 +636,7 @@ class Index:
     def rerank(self, query: Query, ids: Sequence[str], **options: Any) -> Results:
         """These documents, best first: the fused score of each. options: as in `search`."""
         request = as_request(query, options)
-        engine = self._engine
+        engine = self.engine
         return searcher.rerank(engine, request, self._encode(request.query), ids, self._spelling)
 
     def verify(self, *, progress: bool = False) -> Verification:

@@ -31,7 +31,6 @@ from hplus.search.engine import best
 from hplus.search.local import LocalBranches, by_part
 from hplus.search.results import Results
 from hplus.storage import lists as ivf
-from hplus.storage import writer
 from hplus.storage.segment import Format, dequantise, quantise
 from hplus.types import F32, I64, Encoded, View, concatenate
 from hplus.units.vectors import normalise
@@ -92,8 +91,8 @@ def clustered_queries(count: int) -> list[Encoded]:
 
 def make_lists_small(patch: pytest.MonkeyPatch) -> None:
     """Every segment of a hundred units or fifty documents gets lists, and many of them."""
-    patch.setattr(writer, "LISTED", 100)
-    patch.setattr(writer, "LISTED_DOCUMENTS", 50)
+    patch.setattr(ivf, "LISTED", 100)
+    patch.setattr(ivf, "LISTED_DOCUMENTS", 50)
     patch.setattr(ivf, "GLOBALS_PER_LIST", 10)
     patch.setitem(ivf.build.__kwdefaults__, "per_list", 64)
 
@@ -458,3 +457,32 @@ def test_the_bound_of_a_stored_row_is_not_idle() -> None:
         bound = row_errors(rows, format, 12)
         assert (off <= bound + ROUNDING).all()
         assert off.max() > 0.2 * bound.max()
+
+
+def test_a_merged_segment_reads_as_many_global_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Putting segments together must not leave a search with the few lists of one small segment."""
+    for module, name, value in (
+        (ivf, "LISTED_DOCUMENTS", 50),
+        (ivf, "GLOBALS_PER_LIST", 2),
+        (ivf, "LEARNED", 20),
+        (local, "SCANNED", 0),
+        (local, "SURVIVORS", 0),
+        (local, "GLOBAL_PROBES", 2),
+    ):
+        monkeypatch.setattr(module, name, value)
+    random = np.random.default_rng(5)
+    options: dict[str, Any] = {"width": 8, "global_width": 8, "fingerprint": "x"}
+    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
+        for call in range(7):
+            ids = [f"{call}-{i}" for i in range(60)]
+            index.add_encoded(ids, random_encoded(random, [1] * 60, 8))
+        query = random_encoded(random, [1], 8)
+        met = []
+        for _ in range(2):
+            documents, path = index.engine.branches(query)._global(1)
+            assert path.startswith("lists of")
+            met.append(len(documents))
+            index.compact()
+    assert met[1] >= met[0] // 2

@@ -724,6 +724,10 @@ def test_a_lost_log_can_be_restored_or_given_up(logged: Path, path: Path, tmp_pa
     (restored / LOG).write_bytes(log)
     assert_sound(restored, seen(path))
     (logged / "confirmed").unlink()
+    with pytest.raises(IndexDamagedError, match=r"00000003.safetensors, 00000004.safetensors"):
+        writer.open_writer(logged, Disk()).__enter__()
+    for name in ("00000003.safetensors", "00000004.safetensors"):  # by hand, never by us
+        (logged / "segments" / name).unlink()
     assert_sound(logged, seen(logged))
 
 
@@ -905,7 +909,7 @@ def test_tidying_that_fails_is_done_later(path: Path, monkeypatch: pytest.Monkey
     with opened(path) as index:
         with monkeypatch.context() as patch:
             patch.setattr(compact, "TIER", 3)
-            patch.setattr(compact, "rewrite", fail)
+            patch.setattr(compact, "put_together", fail)
             with pytest.warns(RuntimeWarning, match=r"confirmed, but tidying .* MemoryError; the"):
                 assert index.add([{"id": "f", "text": "the text of f"}]).added == 1
             assert "f" in index

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -30,18 +32,21 @@ from brute_force import ALPHAS, QuickDisk
 from builders import random_encoded, text_of_words
 from faulty import living
 from hplus import texts as steps
+from hplus.errors import IndexDamagedError, InputError
 from hplus.index import Index
 from hplus.search.searcher import Results
-from hplus.storage import compact, writer
+from hplus.storage import compact, lists, merge, segment
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import Encoded, View, concatenate
 from hplus.units.select import Budget
 from hplus.views.lexical import Spelling
 
 SMALL = {
-    compact: {"TIER": 3, "CHUNK": 2},
+    compact: {"TIER": 3},
+    segment: {"CHUNK": 2, "LEXICAL_CHUNK": 4},
+    merge: {"BLOCK": 3},
     steps: {"STEP_TEXTS": 2},
-    writer: {"LISTED": 4, "LISTED_DOCUMENTS": 3},
+    lists: {"LISTED": 4, "LISTED_DOCUMENTS": 3},
 }
 WIDTH = 6
 WORDS = text_of_words(40)
@@ -172,6 +177,79 @@ class Changes(RuleBasedStateMachine):
         same = [id_ for id_, value in wanted.items() if self.documents.get(id_) == value]
         assert report.unchanged == len(same)
         self.documents |= wanted
+
+    @rule(some=DOCUMENTS)
+    def sync(self, some: Documents) -> None:
+        """What the source does not have is gone."""
+        before = set(self.documents)
+        rows = [{"id": id_, "text": text(seed), **data} for id_, (seed, data) in some.items()]
+        report = self.index.update(rows, sync=True)
+        assert report.deleted == report.absent == len(before - set(some))
+        self.documents = dict(some)
+
+    @rule(some=DOCUMENTS, after=st.integers(0, 4))
+    def interrupt(self, some: Documents, after: int) -> None:
+        """Complete steps of two documents are kept, and none of the one under way."""
+
+        def source() -> Iterator[dict[str, Any]]:
+            for i, (id_, (seed, data)) in enumerate(some.items()):
+                if i == after:
+                    raise KeyboardInterrupt
+                yield {"id": id_, "text": text(seed), **data}
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            self.index.update(source())
+        kept = min(after, len(some)) // 2 * 2
+        self.documents |= dict(list(some.items())[:kept])
+
+    @rule(some=DOCUMENTS)
+    def fail_after_the_commit(self, some: Documents) -> None:
+        """Out of memory in tidying: the documents are there, and the call has not failed."""
+
+        def fail(*_: Any) -> None:
+            raise MemoryError
+
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            patch.setattr(compact, "put_together", fail)
+            self.put(some, update=True)
+        assert all("the change is confirmed, but tidying" in str(one.message) for one in said)
+
+    @rule(some=DOCUMENTS, place=st.integers(0, 100))
+    def add_what_is_malformed(self, some: Documents, place: int) -> None:
+        """Refused as a whole, before anything of it is there."""
+        new = {id_: value for id_, value in some.items() if id_ not in self.documents}
+        if not new:
+            return
+        encoded = encode([text(seed) for seed, _ in new.values()])
+        broken = encoded.global_.copy()
+        broken[place % len(broken), place % WIDTH] = np.nan
+        with pytest.raises(InputError):
+            self.index.add_encoded(list(new), replace(encoded, global_=broken))
+
+    @rule(kept=st.floats(0, 1))
+    def damage_the_log(self, kept: float) -> None:
+        """A copy of which the log is lost or cut short is complete, or refused."""
+        self.copies += 1
+        copy = self.folder / f"damaged {self.copies}"
+        shutil.copytree(self.path, copy)
+        self.copies -= 1  # the last backup is still the last
+        log = copy / "catalogue.sqlite-wal"
+        data = log.read_bytes() if log.exists() else b""
+        for name in (log, copy / "catalogue.sqlite-shm"):
+            name.unlink(missing_ok=True)
+        if kept > 0.5:
+            log.write_bytes(data[: int(kept * len(data))])
+        try:
+            with Index.open(copy, disk=QuickDisk()) as index:
+                found = {row.id: row.metadata for row in living(index.engine.snapshot)}
+        except IndexDamagedError as error:
+            right = "was confirmed: its write-ahead log" in str(error) and data
+        else:
+            right = found == {id_: data for id_, (_, data) in self.documents.items()}
+        assert right
+        shutil.rmtree(copy)
 
     @rule(ids=st.lists(IDS, max_size=4))
     def delete(self, ids: list[str]) -> None:

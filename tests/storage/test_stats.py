@@ -15,7 +15,6 @@ from brute_force import TEXT, Corpus, QuickDisk, corpora, index_of
 from builders import random_encoded
 from hplus.index import Index
 from hplus.storage import lists as ivf
-from hplus.storage import writer
 from hplus.storage.segment import FORMATS, Format, Segment
 from hplus.storage.stats import PARTS
 from hplus.types import Encoded
@@ -42,8 +41,8 @@ def test_every_array_belongs_to_one_part() -> None:
 def test_counts_and_bytes_are_those_of_the_files(data: st.DataObject, corpus: Corpus) -> None:
     gone = data.draw(st.sets(st.integers(0, len(corpus) - 1)))
     with pytest.MonkeyPatch.context() as patch, index_of(corpus) as index:
-        patch.setattr(writer, "LISTED", 1)
-        patch.setattr(writer, "LISTED_DOCUMENTS", 1)
+        patch.setattr(ivf, "LISTED", 1)
+        patch.setattr(ivf, "LISTED_DOCUMENTS", 1)
         index.add_encoded(["with lists"], random_encoded_like(corpus))
         index.delete([corpus.ids[i] for i in gone])
         found, arrays = index.stats(), files(index)
@@ -134,8 +133,8 @@ def test_the_catalogue_weighs_what_its_file_will(tmp_path: Path) -> None:
 
 
 def test_lists_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LISTED", 10)
-    monkeypatch.setattr(writer, "LISTED_DOCUMENTS", 2)
+    monkeypatch.setattr(ivf, "LISTED", 10)
+    monkeypatch.setattr(ivf, "LISTED_DOCUMENTS", 2)
     monkeypatch.setitem(ivf.build.__kwdefaults__, "per_list", 4)
     with Index.create(
         tmp_path / "index", width=8, global_width=8, fingerprint="x", disk=QuickDisk()

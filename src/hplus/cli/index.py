@@ -356,6 +356,8 @@ def verify(folder: Folder, json_: Json = False) -> None:
         out = console()
         for problem in found.problems:
             out.print(f"damaged: {problem}", style="red")
+        for name in found.unnamed:
+            out.print(f"left over: segments/{name}, which the next change removes")
         state = "damaged" if found.problems else "sound"
         out.print(
             f"{folder}: {state}; {_counted(found.documents, 'document')}, "

@@ -30,7 +30,9 @@ PROBES = 1_024
 UNIT_PROBES = 64
 READ = 48
 SURVIVORS = 4_000
+# Of the lists of global vectors, a query reads one in 16 of each segment, and at least 24.
 GLOBAL_PROBES = 24
+GLOBAL_READ = 16
 # Bisecting a list for one document costs about as much as reading this many postings.
 BISECTION = 16
 ONE = np.ones(1, np.float32)
@@ -169,7 +171,7 @@ class LocalBranches:
                     segment.global_centroids,
                     segment.global_list_offsets,
                     segment.global_list_rows,
-                    probes=GLOBAL_PROBES,
+                    probes=max(GLOBAL_PROBES, len(segment.global_centroids) // GLOBAL_READ),
                 )
                 near = np.intersect1d(places, near, assume_unique=True)
                 if self._documents(first + near) >= k:  # else a filter has left too few of them

@@ -224,9 +224,20 @@ def next_numbers(connection: sqlite3.Connection) -> tuple[int, int]:
     return last[0] + 1, last[1] + 1
 
 
-def deleted(connection: sqlite3.Connection) -> list[tuple[int, int]]:
-    """Segment and place of every deleted document."""
-    return select(connection, "SELECT segment, place FROM documents WHERE deleted = 1")
+def deleted(
+    connection: sqlite3.Connection, segments: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
+    """Segment and place of every deleted document, or of those in some segments."""
+    statement = "SELECT segment, place FROM documents WHERE deleted = 1"
+    if segments is None:
+        return select(connection, statement)
+    return list(_in(connection, f"{statement} AND segment IN", segments))
+
+
+def count_deleted(connection: sqlite3.Connection) -> dict[int, int]:
+    """How many documents of a segment are deleted, for those that have any."""
+    statement = "SELECT segment, count(*) FROM documents WHERE deleted = 1 GROUP BY segment"
+    return dict(select(connection, statement))
 
 
 def by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, DocumentRow]:

@@ -1,138 +1,166 @@
-"""Compaction: segments merged, deleted documents left out, vectors made smaller.
+"""Segments put together, deleted documents left out, vectors made smaller.
 
-Documents go through `Encoded` and back, so budgets and widths are the code of `units`. The
-catalogue changes in one step; the old files are removed after it.
+Segments of similar size are put together by eights, at every size, so there are at most seven of
+each order of magnitude and a document is written again only as often as the index has grown
+eightfold. The catalogue changes in one step; the old files are removed after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hplus.errors import IndexDamagedError
-from hplus.storage import catalogue
+from hplus.storage import catalogue, lists
 from hplus.storage.catalogue import SegmentRow, Settings
 from hplus.storage.disk import after_commit
 from hplus.storage.fit import refit
-from hplus.storage.segment import SegmentBuilder, first_places, read
-from hplus.storage.snapshot import SEGMENTS, Part, Snapshot
-from hplus.types import I64
+from hplus.storage.merge import BLOCK, Kept, kept_of, merge
+from hplus.storage.merge_lists import merge_lists
+from hplus.storage.segment import SegmentBuilder, chunks, first_places
+from hplus.storage.segment_file import SEGMENTS
+from hplus.storage.snapshot import Part, open_parts
 
 if TYPE_CHECKING:
     from hplus.storage.writer import Writer
 
-# Stored bytes at which a segment is full.
+Advance = Callable[[float], None]
+# Stored bytes that vectors are made smaller at a time.
 SEGMENT_BYTES = 128 << 20
-# Documents taken from a segment at a time: at most 50 MB of float32.
-CHUNK = 512
-# Small segments are merged eight at a time: a document is rewritten at most four times.
+# So many segments of similar size are put together.
 TIER = 8
-SMALL = 4_096
 
 
-def compact(
-    writer: Writer, settings: Settings, advance: Callable[[int], None] = lambda _: None
-) -> None:
-    """All segments of an index that gain from being written again, at these settings."""
-    snapshot = Snapshot(writer.path, writer.disk)
-    try:
-        smaller = settings != writer.settings
-        chosen = [part for part in snapshot.parts if smaller or not _finished(part)]
-        alone = len(chosen) == 1 and bool(chosen[0].alive.all())
-        if smaller or (chosen and not alone):
-            rewrite(writer, chosen, settings, advance)
-    finally:
-        snapshot.close()
+def compact(writer: Writer, settings: Settings, advance: Advance = lambda _: None) -> None:
+    """Everything in one segment without deleted documents, at these settings."""
+    if settings == writer.settings:
+        _put_all_together(writer, advance)
+        return
+    shrink(writer, settings, advance)
+    with after_commit(f"putting segments of {writer.path} together", "compact again"):
+        _put_all_together(writer)
+
+
+def _put_all_together(writer: Writer, advance: Advance = lambda _: None) -> None:
+    rows = catalogue.segments(writer.connection)
+    if len(rows) > 1 or catalogue.count_deleted(writer.connection):
+        put_together(writer, rows, advance)
 
 
 def tidy(writer: Writer) -> None:
-    """Merge small segments of similar size once there are eight of them."""
-    while True:
-        tiers: dict[int, list[SegmentRow]] = {}
-        for row in catalogue.segments(writer.connection):
-            if row.documents < SMALL and not _full(row):
-                tiers.setdefault((row.documents.bit_length() - 1) // 3, []).append(row)
-        crowded = [rows for rows in tiers.values() if len(rows) >= TIER]
-        if not crowded:
-            return
-        numbers = {row.number for row in crowded[0]}
-        snapshot = Snapshot(writer.path, writer.disk)
-        try:
-            chosen = [part for part in snapshot.parts if part.row.number in numbers]
-            rewrite(writer, chosen, writer.settings, lambda _: None)
-        finally:
-            snapshot.close()
+    """Put segments together wherever eight have a similar size, and write those again of which
+    more than half was deleted."""
+    while rows := _untidy(writer):
+        put_together(writer, rows)
 
 
-def rewrite(
-    writer: Writer, parts: Sequence[Part], settings: Settings, advance: Callable[[int], None]
+def _untidy(writer: Writer) -> list[SegmentRow]:
+    rows = catalogue.segments(writer.connection)
+    deleted = catalogue.count_deleted(writer.connection)
+    sparse = [row for row in rows if 2 * deleted.get(row.number, 0) > row.documents]
+    if sparse:
+        return sparse
+    levels: dict[int, list[SegmentRow]] = {}
+    for row in rows:
+        levels.setdefault((row.documents.bit_length() - 1) // 3, []).append(row)
+    return next((level for level in levels.values() if len(level) >= TIER), [])
+
+
+def put_together(
+    writer: Writer, rows: Sequence[SegmentRow], advance: Advance = lambda _: None
 ) -> None:
-    """Documents of these segments into new ones; the catalogue changes in one step."""
-    with writer.change():
-        for part in parts:  # damage must not get a new, valid checksum
-            file = writer.path / SEGMENTS / part.row.file
-            if writer.disk.digest(file) != part.row.sha256:
-                raise IndexDamagedError(
-                    f"{file} has another checksum than when it was written; restore it, or index "
-                    "again"
-                )
+    """The documents of these segments in one new segment, array by array."""
+    with _replacing(writer, rows) as parts, _as_damage(rows):
+        kept = kept_of([(part.segment, part.alive) for part in parts])
+        count = sum(len(part) for part in kept)
+        if count:
+            arrays = merge(kept)
+            units = arrays["weights"].shape[0]
+            arrays |= merge_lists(kept)
+            documents = sum(int(part.living.sum()) for part in parts)
+            row = writer.write_segment(
+                arrays, count, units, lambda written: advance(written * documents / count)
+            )
+            catalogue.move(writer.connection, row.number, _begins(kept))
+
+
+def _begins(kept: Sequence[Kept]) -> Iterator[tuple[int, int]]:
+    """The new place of each document, where its first passage is, and its number."""
+    for part in kept:
+        numbers = part.segment.numbers[part.places]
+        firsts = first_places(numbers)
+        for first in range(0, len(firsts), BLOCK):
+            places = firsts[first : first + BLOCK]
+            yield from zip((part.first + places).tolist(), numbers[places].tolist(), strict=True)
+
+
+def shrink(writer: Writer, settings: Settings, advance: Advance) -> None:
+    """All segments again, at a smaller budget or width; documents go through `Encoded` and back,
+    so that these are the code of `units`."""
+    rows = catalogue.segments(writer.connection)
+    with _replacing(writer, rows) as parts:
         builder = SegmentBuilder(settings.format)
         for part in parts:
             alive = np.flatnonzero(part.alive)
-            numbers = part.segment.numbers[alive]
-            bounds = np.append(first_places(numbers), len(numbers))
-            for first, last in _chunks(bounds):
-                places = alive[first:last]
-                encoded = read(part.segment, places)
-                if settings != writer.settings:
-                    encoded = refit(encoded, writer.settings, settings)
-                builder.add(numbers[first:last], encoded, part.segment.passages(places))
-                advance(int(np.diff(np.searchsorted(bounds, [first, last]))[0]))
+            bounds = np.append(first_places(part.segment.numbers[alive]), len(alive))
+            done = 0
+            for places, encoded in chunks(part.segment, alive):
+                smaller = refit(encoded, writer.settings, settings)
+                passages = part.segment.passages(places)
+                builder.add(part.segment.numbers[places], smaller, passages)
+                done += len(places)
+                ended = np.searchsorted(bounds[1:], [done - len(places), done], side="right")
+                advance(int(ended[1] - ended[0]))
                 # The passages of a document stay in one segment.
-                if builder.bytes >= SEGMENT_BYTES and last in bounds:
+                if builder.bytes >= SEGMENT_BYTES and done in bounds:
                     _move(writer, builder)
                     builder = SegmentBuilder(settings.format)
         if builder.documents:
             _move(writer, builder)
-        for part in parts:
-            catalogue.remove_segment(writer.connection, part.row.number)
         catalogue.write_settings(writer.connection, settings)
     writer.use(settings)
+
+
+@contextmanager
+def _replacing(writer: Writer, rows: Sequence[SegmentRow]) -> Iterator[list[Part]]:
+    """One change, in which new segments take the place of these."""
+    with writer.change():
+        for row in rows:  # damage must not get a new, valid checksum
+            file = writer.path / SEGMENTS / row.file
+            if writer.disk.digest(file) != row.sha256:
+                raise IndexDamagedError(
+                    f"{file} has another checksum than when it was written; restore it, or index "
+                    "again"
+                )
+        deleted = catalogue.deleted(writer.connection, [row.number for row in rows])
+        yield open_parts(writer.path, writer.disk, writer.settings, rows, deleted)
+        for row in rows:
+            catalogue.remove_segment(writer.connection, row.number)
     with after_commit(f"removing old segments of {writer.path}", "the next change removes them"):
-        for part in parts:
-            writer.disk.remove(writer.path / SEGMENTS / part.row.file)
+        for row in rows:
+            writer.disk.remove(writer.path / SEGMENTS / row.file)
 
 
-def _chunks(bounds: I64) -> Iterator[tuple[int, int]]:
-    """Rows in parts of at most CHUNK, which end with a document unless it has more than that.
-
-    bounds i64[n + 1]: the first row of each document, and the end.
-    """
-    first = 0
-    while first < bounds[-1]:
-        last = int(bounds[np.searchsorted(bounds, first + CHUNK, side="right") - 1])
-        if last <= first:
-            last = first + CHUNK
-        yield first, last
-        first = last
+@contextmanager
+def _as_damage(rows: Sequence[SegmentRow]) -> Iterator[None]:
+    """Arrays under a right checksum that contradict one another."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:
+        raise IndexDamagedError(
+            f"segments {', '.join(row.file for row in rows)} cannot be put together: {error}; "
+            "`hplus verify` finds the damaged one"
+        ) from None
 
 
 def _move(writer: Writer, builder: SegmentBuilder) -> None:
     """A new segment of documents that the catalogue has already: their rows point to it now."""
-    row = writer.write_segment(builder)
-    numbers = np.concatenate([part["numbers"] for part in builder.parts])
-    places = first_places(numbers)
-    moved = zip(places.tolist(), numbers[places].tolist(), strict=True)
+    arrays = builder.arrays()
+    units = len(arrays["weights"])
+    row = writer.write_segment(arrays | lists.lists_of(arrays), builder.documents, units)
+    places = first_places(arrays["numbers"])
+    moved = zip(places.tolist(), arrays["numbers"][places].tolist(), strict=True)
     catalogue.move(writer.connection, row.number, moved)
-
-
-def _finished(part: Part) -> bool:
-    """Nothing to gain from writing it again."""
-    return bool(part.alive.all()) and _full(part.row)
-
-
-def _full(row: SegmentRow) -> bool:
-    """As large as segments get; a file may have half the bytes that were collected for it."""
-    return row.bytes >= SEGMENT_BYTES // 2

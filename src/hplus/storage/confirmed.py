@@ -21,14 +21,14 @@ def note(path: Path, disk: Disk, generation: int) -> None:
     disk.replace(path / CONFIRMED, _line(generation))
 
 
-def noted(path: Path, disk: Disk) -> int:
-    """The generation that was noted last; 0 in an index of an older hplus.
+def noted(path: Path, disk: Disk) -> int | None:
+    """The generation that was noted last; None in an index of an older hplus.
 
     Read it before the catalogue: a writer may confirm something in between.
     """
     file = path / CONFIRMED
     if not file.exists():
-        return 0
+        return None
     line = disk.read(file, 200) if file.is_file() else b""
     number = line.split(b" ")[0]
     if not (number.isdigit() and _line(int(number)) == line):
@@ -38,14 +38,14 @@ def noted(path: Path, disk: Disk) -> int:
     return int(number)
 
 
-def check(path: Path, generation: int, noted: int) -> None:
+def check(path: Path, generation: int, noted: int | None) -> None:
     """Refuse a catalogue that is older than what was confirmed."""
-    if generation < noted:
+    if noted is not None and generation < noted:
         raise IndexDamagedError(
             f"the catalogue of {path} is at generation {generation}, but {noted} was confirmed: "
             "its write-ahead log (catalogue.sqlite-wal) was lost or damaged; restore the folder "
             f"from a copy, or remove {path / CONFIRMED} to go on without the last changes "
-            f"({noted - generation}) and repeat them"
+            f"({noted - generation}) and repeat them; nothing of them is removed for you"
         )
 
 

@@ -12,7 +12,8 @@ from hplus.errors import HPlusError, IndexDamagedError, InputError
 from hplus.storage import catalogue, confirmed
 from hplus.storage.catalogue import Settings
 from hplus.storage.disk import Disk, as_storage_error
-from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS, check_own
+from hplus.storage.segment_file import SEGMENTS
+from hplus.storage.snapshot import CATALOGUE, LOCK, check_own
 
 
 def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()) -> None:
@@ -33,6 +34,8 @@ def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()
             disk.sync(path)
             for folder in new:
                 disk.sync(folder.parent)
+            # Before the index exists: one without this note is of an older hplus.
+            confirmed.note(path, disk, 0)
             connection = disk.connect(path / CATALOGUE, write=True)
             try:
                 connection.execute(catalogue.LOGGED)
@@ -46,6 +49,7 @@ def create(path: Path, settings: Settings, disk: Disk, terms: Sequence[str] = ()
 def _check_new(path: Path, disk: Disk) -> None:
     """The folder holds nothing, or only the leftovers of a creation that was interrupted."""
     leftovers = {LOCK, SEGMENTS, *(CATALOGUE + end for end in ("", "-wal", "-shm"))}
+    leftovers |= {confirmed.CONFIRMED + end for end in ("", ".new")}
     used = not leftovers.issuperset(disk.names(path))
     if not used and (path / SEGMENTS).exists():
         used = bool(disk.names(path / SEGMENTS))
@@ -97,6 +101,7 @@ class New:
                 self.disk.remove(self.path / SEGMENTS / name)
             for end in ("", "-wal", "-shm"):
                 self.disk.remove(self.path / (CATALOGUE + end))
-            self.disk.remove(self.path / LOCK)
+            for name in (confirmed.CONFIRMED, LOCK):
+                self.disk.remove(self.path / name)
         for folder in (self.path / SEGMENTS, *self.folders):
             self.disk.remove_folder(folder)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
 import sqlite3
 import stat
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from hplus import files
 from hplus.errors import HPlusError, IndexBusyError, IndexDamagedError, InputError, StorageError
+from hplus.storage.mapping import map_file
 
 
 class Disk:
@@ -90,10 +90,10 @@ class Disk:
         """Bytes of a file."""
         return path.stat().st_size
 
-    def map(self, path: Path) -> mmap.mmap:
+    def map(self, path: Path) -> memoryview:
         """A file as read-only memory, which stays readable when the file is removed."""
         with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return map_file(file.fileno())
 
     def digest(self, path: Path) -> str:
         """SHA-256 of a file, read from start to end."""
@@ -122,12 +122,15 @@ class Disk:
         """Everything since BEGIN takes effect, all or nothing."""
         connection.execute("COMMIT")
 
-    def checkpoint(self, connection: sqlite3.Connection) -> None:
-        """Empty the write-ahead log into the catalogue as far as readers allow, without waiting."""
+    def checkpoint(self, connection: sqlite3.Connection) -> int:
+        """Empty the write-ahead log into the catalogue as far as readers allow, without waiting;
+        returns how many bytes of it they still need."""
         ((usual,),) = connection.execute("PRAGMA busy_timeout")
         connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        ((busy, pages, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute(f"PRAGMA busy_timeout = {usual}")
+        ((page,),) = connection.execute("PRAGMA page_size")
+        return int(pages * page) if busy else 0
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:

@@ -7,6 +7,8 @@ with no unit there is given the similarity of the first centroid not read.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from hplus.errors import IndexDamagedError
@@ -21,8 +23,13 @@ WIDTH = 128
 UNITS_PER_LIST = 128
 GLOBALS_PER_LIST = 64
 SAMPLE_PER_LIST = 8
+# Learning takes the square of the lists: more vectors than fill this many are divided evenly.
+LEARNED = 4_096
 ROUNDS = 4
 BLOCK = 2_048
+# From this many units or documents on, a segment has lists of them.
+LISTED = 65_536
+LISTED_DOCUMENTS = 8_192
 ONE = np.ones(1, np.float32)
 
 
@@ -30,24 +37,58 @@ def build(
     vectors: Array, scales: F16 | None, *, per_list: int = UNITS_PER_LIST, seed: int = 13
 ) -> dict[str, Array]:
     """Centroids f32[K, r], list_offsets i64[K + 1] and list_rows: every row is in one list."""
-    count = max(1, len(vectors) // per_list)
-    random = np.random.default_rng(seed)
-    rows = np.sort(random.permutation(len(vectors))[: count * SAMPLE_PER_LIST])
-    centroids = _k_means(_unit(vectors, scales, rows), count, random)
-    nearest = np.concatenate(
-        [
-            _nearest(
-                _unit(vectors, scales, np.arange(first, min(first + BLOCK, len(vectors)))),
-                centroids,
-            )
-            for first in range(0, len(vectors), BLOCK)
-        ]
-    )
+
+    def take(rows: I64) -> F32:
+        return unit_rows(vectors, scales, rows)
+
+    learned = [
+        learn(rows, take, per_list=per_list, seed=seed)
+        for rows in evenly(np.arange(len(vectors)), per_list)
+    ]
+    centroids, counts, rows = (np.concatenate(column) for column in zip(*learned, strict=True))
     return {
         "centroids": centroids,
-        "list_offsets": offsets_of(np.bincount(nearest, minlength=len(centroids))),
-        "list_rows": smallest(np.argsort(nearest, kind="stable")),
+        "list_offsets": offsets_of(counts),
+        "list_rows": smallest(rows),
     }
+
+
+def lists_of(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The lists of a new segment, if it is large enough to have any."""
+    made: dict[str, Array] = {}
+    if len(arrays["vectors"]) >= LISTED:
+        made |= build(arrays["vectors"], arrays.get("scales"))
+    if len(arrays["global_vectors"]) >= LISTED_DOCUMENTS:
+        vectors, scales = arrays["global_vectors"], arrays.get("global_scales")
+        found = build(vectors, scales, per_list=GLOBALS_PER_LIST)
+        made |= {f"global_{name}": array for name, array in found.items()}
+    return made
+
+
+def evenly(rows: I64, per_list: int) -> list[I64]:
+    """Rows in as few equal parts as lists can be learned from."""
+    return np.array_split(rows, max(1, -(-len(rows) // (LEARNED * per_list))))
+
+
+def learn(
+    rows: I64, take: Callable[[I64], F32], *, per_list: int, seed: int = 13
+) -> tuple[F32, I64, I64]:
+    """Centroids f32[K, r], the lengths of their lists i64[K] and the rows in them, list by list.
+
+    take: the unit vectors of some rows at the width that is compared.
+    """
+    count = max(1, len(rows) // per_list)
+    random = np.random.default_rng(seed)
+    sample = np.sort(random.permutation(len(rows))[: count * SAMPLE_PER_LIST])
+    centroids = _k_means(take(rows[sample]), count, random)
+    nearest = np.concatenate(
+        [
+            _nearest(take(rows[first : first + BLOCK]), centroids)
+            for first in range(0, len(rows), BLOCK)
+        ]
+    )
+    counts = np.bincount(nearest, minlength=len(centroids))
+    return centroids, counts, rows[np.argsort(nearest, kind="stable")]
 
 
 def similarities(query: F32, centroids: F32) -> F32:
@@ -99,7 +140,8 @@ def members(query: F32, centroids: F32, list_offsets: I64, list_rows: Array, *, 
     return np.unique(list_rows[rows]).astype(np.int64)
 
 
-def _unit(vectors: Array, scales: F16 | None, rows: I64) -> F32:
+def unit_rows(vectors: Array, scales: F16 | None, rows: I64) -> F32:
+    """Stored rows as unit vectors, as far as lists compare them."""
     return normalise(dequantise(vectors[rows, :WIDTH], None if scales is None else scales[rows]))
 
 

@@ -7,7 +7,8 @@ its own tokens. Counts and offsets in texts take the smallest type that holds th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -233,10 +234,12 @@ _COVERAGE = ("tokens", "windows", "cut", "importance", "kept")
 
 def smallest(values: Array) -> Array:
     """Numbers of 0 or more in the smallest unsigned type that holds them."""
-    largest = int(values.max(initial=0))
-    return values.astype(
-        np.uint8 if largest < 256 else np.uint16 if largest < 65_536 else np.uint32
-    )
+    return values.astype(smallest_type(int(values.max(initial=0))))
+
+
+def smallest_type(largest: int) -> np.dtype[Any]:
+    """The smallest unsigned type that holds a number."""
+    return np.dtype(np.uint8 if largest < 256 else np.uint16 if largest < 65_536 else np.uint32)
 
 
 def read(segment: Segment, places: I64, *, tokens: I32 | None = None) -> Encoded:
@@ -266,6 +269,26 @@ def read(segment: Segment, places: I64, *, tokens: I32 | None = None) -> Encoded
         ),
         coverage=Coverage(**{name: getattr(segment, name)[places] for name in _COVERAGE}),
     )
+
+
+# Documents that `chunks` decodes at a time, at most 50 MB of float32; and how many have their token
+# ids sorted out at once, for which all postings of the segment are read.
+CHUNK = 512
+LEXICAL_CHUNK = 16_384
+
+
+def chunks(segment: Segment, places: I64) -> Iterator[tuple[I64, Encoded]]:
+    """Documents at many places, ascending, as `read` gives them, some at a time."""
+    for start in range(0, len(places), LEXICAL_CHUNK):
+        many = places[start : start + LEXICAL_CHUNK]
+        lexical = _lexical(segment, many)
+        for first in range(0, len(many), CHUNK):
+            some = many[first : first + CHUNK]
+            own = lexical.take(np.arange(first, first + len(some)))
+            yield some, replace(read(segment, some, tokens=_NO_TOKENS), lexical=own)
+
+
+_NO_TOKENS: I32 = np.empty(0, np.int32)
 
 
 def _spans(segment: Segment, kind: str, places: I64, units: I64) -> tuple[I32, I64]:

@@ -7,9 +7,9 @@ says before any array is used (docs/index-format.md).
 from __future__ import annotations
 
 import json
-import mmap
-from collections.abc import Iterator
-from dataclasses import fields
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from hplus.errors import IndexDamagedError
 from hplus.storage.disk import Disk
 from hplus.storage.segment import Array, Format, Segment
 
+# The folder of the segments.
+SEGMENTS = "segments"
 _CODES: dict[Format, str] = {"int8": "I8", "f16": "F16", "f32": "F32"}
 # safetensors' names of the types, in the order of the arrays in the file.
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -36,7 +38,29 @@ _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _UNSIGNED = ("U8", "U16", "U32")
 
 
-def file_parts(arrays: dict[str, Array]) -> Iterator[bytes | memoryview]:
+@dataclass(frozen=True)
+class Stream:
+    """An array that is made block by block, along its first axis, while it is written."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    blocks: Callable[[], Iterator[Array]]
+
+    @property
+    def size(self) -> int:
+        """Its numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return self.size * self.dtype.itemsize
+
+
+Arrays = Mapping[str, Array | Stream]
+
+
+def file_parts(arrays: Arrays) -> Iterator[bytes | memoryview]:
     """A safetensors file, piece by piece; the same arrays give the same bytes."""
     types = [*_NAMES]
     order = sorted(arrays, key=lambda name: (types.index(arrays[name].dtype), name))
@@ -55,8 +79,14 @@ def file_parts(arrays: dict[str, Array]) -> Iterator[bytes | memoryview]:
     yield len(text).to_bytes(8, "little")
     yield text
     for name in order:
-        if arrays[name].size:
-            yield np.ascontiguousarray(arrays[name]).data.cast("B")
+        array = arrays[name]
+        size = 0
+        for block in array.blocks() if isinstance(array, Stream) else (array,):
+            if block.size:
+                size += block.nbytes
+                yield np.ascontiguousarray(block).data.cast("B")
+        if size != array.nbytes:
+            raise ValueError(f"{name} has {size:,} bytes, expected {array.nbytes:,}")
 
 
 def open_segment(
@@ -90,9 +120,20 @@ def open_segment(
     return Segment(**present)
 
 
-def _mapped(memory: mmap.mmap) -> dict[str, Array]:
+def is_complete(path: Path) -> bool:
+    """Whether a file was written to its end: its header and its length agree."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with safetensors.safe_open(path, framework="numpy"):
+            return True
+    except (safetensors.SafetensorError, OSError):
+        return False
+
+
+def _mapped(memory: memoryview) -> dict[str, Array]:
     length = int.from_bytes(memory[:8], "little")
-    header = json.loads(memory[8 : 8 + length], object_pairs_hook=_once)
+    header = json.loads(bytes(memory[8 : 8 + length]), object_pairs_hook=_once)
     arrays = {}
     for name, about in header.items():
         dtype, shape = _TYPES[about["dtype"]], tuple(about["shape"])

@@ -7,6 +7,7 @@ if a compaction removes their files, the snapshot is still complete.
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +19,14 @@ from hplus.arguments import as_ids
 from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
 from hplus.filters import sql
 from hplus.filters.ast import Field, Filter
-from hplus.storage import catalogue, confirmed
+from hplus.storage import catalogue, confirmed, leftovers
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings
 from hplus.storage.disk import Disk, as_storage_error
 from hplus.storage.segment import Format, Segment, first_places
-from hplus.storage.segment_file import open_segment
+from hplus.storage.segment_file import SEGMENTS, open_segment
 from hplus.types import I64, Bool, Span, offsets_of, rows_of
 
 CATALOGUE = "catalogue.sqlite"
-SEGMENTS = "segments"
 LOCK = "lock"
 OWN = (
     *(CATALOGUE + end for end in ("", "-wal", "-shm", "-journal")),
@@ -83,7 +83,12 @@ class Snapshot:
                         self.connection, path / CATALOGUE
                     )
                     confirmed.check(path, self.generation, least)
-                    self.parts = _parts(path, disk, self.connection, self.settings, mapped or {})
+                    lost = leftovers.maybe_confirmed(path, disk, self.connection, least)
+                    if lost:
+                        warnings.warn(leftovers.about(path, lost), RuntimeWarning, stacklevel=3)
+                    rows = catalogue.segments(self.connection)
+                    deleted = catalogue.deleted(self.connection)
+                    self.parts = open_parts(path, disk, self.settings, rows, deleted, mapped)
                     break
                 except FileNotFoundError as error:
                     self.connection.close()
@@ -116,8 +121,10 @@ class Snapshot:
         catalogue.select(self.connection, "SELECT name FROM settings")
 
     def close(self) -> None:
-        """End the transaction; mapped arrays live as long as somebody holds them."""
+        """End the transaction and let go of the arrays: they are unmapped once nobody uses them."""
         self.connection.close()
+        self.parts = []
+        self._permitted = {}
 
     @property
     def mapped(self) -> dict[Identity, Segment]:
@@ -268,18 +275,19 @@ def _connect(path: Path, disk: Disk) -> sqlite3.Connection:
     return connection
 
 
-def _parts(
+def open_parts(
     path: Path,
     disk: Disk,
-    connection: sqlite3.Connection,
     settings: Settings,
-    mapped: Mapping[Identity, Segment],
+    rows: Sequence[SegmentRow],
+    deleted: Iterable[tuple[int, int]],
+    mapped: Mapping[Identity, Segment] | None = None,
 ) -> list[Part]:
-    rows = catalogue.segments(connection)
-    gone = _places(catalogue.deleted(connection), {row.number: row.documents for row in rows})
+    """These segments, mapped, unless they are mapped already; deleted: segments and places."""
+    gone = _places(deleted, {row.number: row.documents for row in rows})
     parts = []
     for row in rows:
-        segment = mapped.get(_identity(row, settings))
+        segment = (mapped or {}).get(_identity(row, settings))
         if segment is None:
             segment = open_segment(
                 disk,

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from hplus.errors import IndexDamagedError, StorageError
+from hplus.storage import confirmed, leftovers
 from hplus.storage.catalogue import load, next_numbers, select, stream, text_hash
 from hplus.storage.disk import Disk, as_storage_error
 from hplus.storage.segment import Array, Segment
-from hplus.storage.snapshot import ATTEMPTS, CATALOGUE, SEGMENTS, Part, Snapshot
+from hplus.storage.segment_file import SEGMENTS
+from hplus.storage.snapshot import ATTEMPTS, CATALOGUE, Part, Snapshot
 from hplus.types import I64, item_of_row
 
 Recall = Callable[[Snapshot], float | None]
@@ -24,7 +26,8 @@ class Verification:
     """What an index holds and what is wrong with it, one sentence per problem.
 
     recall: of the approximate path against the exact one, with sampled documents as queries; None
-    where every search is exact.
+    where every search is exact. unnamed: files in the folder of segments that no row names; they
+    are left by an unfinished write, or being written, and the next change removes them.
     """
 
     documents: int
@@ -32,6 +35,7 @@ class Verification:
     bytes: int
     problems: list[str]
     recall: float | None
+    unnamed: list[str]
 
 
 def verify(
@@ -69,12 +73,17 @@ def _verify(
         if sound:
             problems += [f"{file}: {problem}" for problem in _documents(snapshot, part)]
         advance(len(part.living))
+    others = leftovers.unnamed(path, disk, snapshot.connection)
+    lost = leftovers.maybe_confirmed(path, disk, snapshot.connection, confirmed.noted(path, disk))
+    if lost:
+        problems.append(leftovers.about(path, lost))
     return Verification(
         documents=sum(int(part.living.sum()) for part in snapshot.parts),
         segments=len(snapshot.parts),
         bytes=sum(part.row.bytes for part in snapshot.parts),
         problems=problems,
         recall=None if problems else recall(snapshot),
+        unnamed=[name for name in others if name not in lost],
     )
 
 

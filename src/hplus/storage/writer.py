@@ -22,15 +22,14 @@ from hplus.errors import IndexDamagedError, InputError, MissingDocumentError
 from hplus.filters import sql
 from hplus.filters.ast import Filter
 from hplus.sources.document import Document
-from hplus.storage import catalogue, confirmed
-from hplus.storage import lists as ivf
+from hplus.storage import catalogue, confirmed, leftovers, lists
 from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
 from hplus.storage.compact import tidy
 from hplus.storage.disk import Disk, after_commit, as_storage_error
 from hplus.storage.fit import fit
 from hplus.storage.segment import SegmentBuilder
-from hplus.storage.segment_file import file_parts
-from hplus.storage.snapshot import CATALOGUE, LOCK, SEGMENTS, check_own
+from hplus.storage.segment_file import SEGMENTS, Arrays, file_parts
+from hplus.storage.snapshot import CATALOGUE, LOCK, check_own
 from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offsets_of
 
 # What `add` collects is confirmed at this many stored bytes, and after this many seconds.
@@ -38,9 +37,6 @@ CONFIRM_BYTES = 16 << 20
 CONFIRM_SECONDS = 2.0
 # A step of this many characters is encoded in about two seconds on one core: that much may be lost.
 STEP_CHARACTERS = 16_000
-# From this many units or documents on, a segment gets an inverted file of them.
-LISTED = 65_536
-LISTED_DOCUMENTS = 8_192
 
 Encode = Callable[[Iterator[list[str]]], Generator[Encoded, None, None]]
 """One encoding for each step of texts, in order; it may read ahead."""
@@ -110,9 +106,12 @@ class Plan:
 
 @contextmanager
 def open_writer(
-    path: Path, disk: Disk, clock: Callable[[], float] = time.monotonic
+    path: Path,
+    disk: Disk,
+    clock: Callable[[], float] = time.monotonic,
+    changed: Callable[[Writer], None] = lambda _: None,
 ) -> Iterator[Writer]:
-    """The one writer of an index."""
+    """The one writer of an index; changed: called after every change, which it cannot undo."""
     with ExitStack() as stack:
         with as_storage_error(path, "writing to"):
             if not (path / CATALOGUE).is_file():
@@ -123,9 +122,13 @@ def open_writer(
             stack.callback(connection.close)
             catalogue.check_version(connection, path / CATALOGUE)
             _, generation = catalogue.read_settings(connection, path / CATALOGUE)
-            confirmed.check(path, generation, confirmed.noted(path, disk))
+            noted = confirmed.noted(path, disk)
+            confirmed.check(path, generation, noted)
+            leftovers.refuse(path, leftovers.maybe_confirmed(path, disk, connection, noted))
             connection.execute(catalogue.LOGGED)  # only now: a foreign file stays as it is
-            writer = Writer(path, disk, connection, clock)
+            if noted is None:  # from now on, what is confirmed here is known
+                confirmed.note(path, disk, generation)
+            writer = Writer(path, disk, connection, clock, changed)
             writer.sweep()
         yield writer
 
@@ -139,8 +142,10 @@ class Writer:
         disk: Disk,
         connection: sqlite3.Connection,
         clock: Callable[[], float],
+        changed: Callable[[Writer], None],
     ) -> None:
         self.path, self.disk, self.connection, self.clock = path, disk, connection, clock
+        self.changed, self.changes = changed, 0
         self._confirmed_at = clock()
         self.use(catalogue.read_settings(connection, path / CATALOGUE)[0])
         # Collected, but not confirmed yet.
@@ -156,10 +161,8 @@ class Writer:
 
     def sweep(self) -> None:
         """Remove the files that no row names: leftovers of an unfinished write."""
-        named = {row.file for row in catalogue.segments(self.connection)}
-        for name in self.disk.names(self.path / SEGMENTS):
-            if name not in named:
-                self.disk.remove(self.path / SEGMENTS / name)
+        for name in leftovers.unnamed(self.path, self.disk, self.connection):
+            self.disk.remove(self.path / SEGMENTS / name)
 
     def put(
         self,
@@ -231,7 +234,7 @@ class Writer:
             or self.clock() - self._confirmed_at >= CONFIRM_SECONDS
         ):
             self.confirm()
-            tidy(self)
+            self._tidy()
         return replace(
             report.plus(encoded.coverage),
             added=report.added + len(plan.new) - len(plan.replaced),
@@ -295,7 +298,9 @@ class Writer:
             catalogue.change_metadata(self.connection, metadata)
             if new:
                 first = catalogue.next_numbers(self.connection)[0]
-                row = self.write_segment(builder)
+                arrays = builder.arrays()
+                arrays |= lists.lists_of(arrays)
+                row = self.write_segment(arrays, builder.documents, len(arrays["weights"]))
                 catalogue.mark_deleted(self.connection, replaced)
                 catalogue.insert(
                     self.connection,
@@ -347,23 +352,23 @@ class Writer:
                 catalogue.change_metadata(self.connection, changed)
         return len(changed)
 
-    def write_segment(self, builder: SegmentBuilder) -> SegmentRow:
-        """Write the file, sync it and its folder, then insert its row; the commit makes it real."""
+    def write_segment(
+        self,
+        arrays: Arrays,
+        rows: int,
+        units: int,
+        advance: Callable[[float], None] = lambda _: None,
+    ) -> SegmentRow:
+        """Write the file, sync it and its folder, then insert its row; the commit makes it real.
+
+        rows: documents, or passages; advance: called with the number of them that the bytes written
+        so far amount to.
+        """
         number = catalogue.next_numbers(self.connection)[1]
-        arrays = builder.arrays()
-        units = len(arrays["weights"])
-        if units >= LISTED:
-            arrays |= ivf.build(arrays["vectors"], arrays.get("scales"))
-        if builder.documents >= LISTED_DOCUMENTS:
-            lists = ivf.build(
-                arrays["global_vectors"],
-                arrays.get("global_scales"),
-                per_list=ivf.GLOBALS_PER_LIST,
-            )
-            arrays |= {f"global_{name}": array for name, array in lists.items()}
-        row = SegmentRow(number, builder.documents, units, 0, "")
+        row = SegmentRow(number, rows, units, 0, "")
         folder = self.path / SEGMENTS
-        size, digest = self.disk.write(folder / row.file, file_parts(arrays))
+        parts = _watched(file_parts(arrays), arrays, rows, advance)
+        size, digest = self.disk.write(folder / row.file, parts)
         self.disk.sync(folder / row.file)
         self.disk.sync(folder)
         row = replace(row, bytes=size, sha256=digest)
@@ -381,6 +386,24 @@ class Writer:
             generation = catalogue.next_generation(self.connection)
         with after_commit(f"noting generation {generation}", "the next change notes its own"):
             confirmed.note(self.path, self.disk, generation)
+        self.changes += 1
+        self.changed(self)
+
+
+def _watched(
+    parts: Iterator[bytes | memoryview],
+    arrays: Arrays,
+    rows: int,
+    advance: Callable[[float], None],
+) -> Iterator[bytes | memoryview]:
+    total = max(1, sum(array.nbytes for array in arrays.values()))
+    written = told = 0
+    for part in parts:
+        yield part
+        written += len(part)
+        reached = min(rows, rows * written // total)
+        advance(reached - told)
+        told = reached
 
 
 def _shifted(encoded: Encoded, starts: I64) -> Encoded:
