@@ -7,7 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from hplus import Budget, BudgetError, HPlus, InputError, Terms, texts, workers
 from hplus.errors import ModelMismatchError, StorageError
 from hplus.index import Index
 from hplus.search.searcher import Results
-from hplus.storage import compact
 from hplus.storage.segment import FORMATS, Format, read
 from hplus.types import Encoded, concatenate
 from hplus.units.vectors import normalise
@@ -805,30 +804,3 @@ def test_many_small_additions_stay_few_segments(tmp_path: Path) -> None:
         assert len(index.engine.snapshot.parts) <= 14
         assert list(numbers(index).values()) == list(range(1, 71))
         assert len(list((index.path / "segments").iterdir())) == len(index.engine.snapshot.parts)
-
-
-@pytest.fixture
-def few_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer that never stops is interrupted."""
-    rewrite: Callable[..., None] = compact.rewrite
-    done: list[int] = []
-
-    def counting(*arguments: Any) -> None:
-        done.append(1)
-        if len(done) > 20:
-            raise RecursionError("rewritten again and again")
-        rewrite(*arguments)
-
-    monkeypatch.setattr(compact, "rewrite", counting)
-
-
-@pytest.mark.usefixtures("few_rewrites")
-def test_segments_that_are_full_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Eight segments of few, large documents, each as large as a segment gets."""
-    monkeypatch.setattr(compact, "SEGMENT_BYTES", 100)
-    options: dict[str, Any] = {"width": 8, "global_width": 8, "fingerprint": "x"}
-    with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
-        grow(index, 9)
-        assert len(index) == 9

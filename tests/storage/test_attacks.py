@@ -673,7 +673,7 @@ def logged(path: Path, tmp_path: Path) -> Path:
     """A copy whose last three changes are in the log alone, since a reader kept it."""
     with opened(path), opened(path) as index:
         add(index, "f", "g")
-        index.delete("a")
+        index.delete("d")
         add(index, "h")
         shutil.copytree(path, copy := tmp_path / "logged")
     assert (copy / LOG).stat().st_size > 10_000

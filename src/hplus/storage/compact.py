@@ -128,13 +128,8 @@ def shrink(writer: Writer, settings: Settings, advance: Advance) -> None:
 def _replacing(writer: Writer, rows: Sequence[SegmentRow]) -> Iterator[list[Part]]:
     """One change, in which new segments take the place of these."""
     with writer.change():
-        for row in rows:  # damage must not get a new, valid checksum
-            file = writer.path / SEGMENTS / row.file
-            if writer.disk.digest(file) != row.sha256:
-                raise IndexDamagedError(
-                    f"{file} has another checksum than when it was written; restore it, or index "
-                    "again"
-                )
+        for row in rows:
+            _check_sum(writer, row)
         deleted = catalogue.deleted(writer.connection, [row.number for row in rows])
         yield open_parts(writer.path, writer.disk, writer.settings, rows, deleted)
         for row in rows:
@@ -142,6 +137,19 @@ def _replacing(writer: Writer, rows: Sequence[SegmentRow]) -> Iterator[list[Part
     with after_commit(f"removing old segments of {writer.path}", "the next change removes them"):
         for row in rows:
             writer.disk.remove(writer.path / SEGMENTS / row.file)
+
+
+def _check_sum(writer: Writer, row: SegmentRow) -> None:
+    """Damage must not get a new, valid checksum."""
+    file = writer.path / SEGMENTS / row.file
+    try:
+        found = writer.disk.digest(file)
+    except FileNotFoundError:
+        raise IndexDamagedError(f"segment {file} is missing; restore it, or index again") from None
+    if found != row.sha256:
+        raise IndexDamagedError(
+            f"{file} has another checksum than when it was written; restore it, or index again"
+        )
 
 
 @contextmanager
