@@ -360,15 +360,17 @@ class Changes(RuleBasedStateMachine):
                 assert index.rerank(query, some).hits == fresh.rerank(query, some).hits
 
     def teardown(self) -> None:
-        if self.options:
-            self.compare(self.index, self.documents, self.rounded, self.options, 101, None)
-            verified = self.index.verify()
-            assert verified.problems == []
-            assert verified.documents == len(self.documents)
-            self.index.close()
-            self.reader.close()
-        self.patch.undo()
-        shutil.rmtree(self.folder)
+        try:
+            if self.options:
+                self.compare(self.index, self.documents, self.rounded, self.options, 101, None)
+                verified = self.index.verify()
+                assert verified.problems == []
+                assert verified.documents == len(self.documents)
+                self.index.close()
+                self.reader.close()
+        finally:
+            self.patch.undo()
+            shutil.rmtree(self.folder)
 
 
 def assert_close(found: Results, expected: Results, leeway: float) -> None:
