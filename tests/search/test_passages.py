@@ -20,7 +20,7 @@ from hplus import Budget, HPlus, Index
 from hplus.search import local
 from hplus.search.snippets import snippet
 from hplus.sources.document import VECTORS
-from hplus.storage import compact, writer
+from hplus.storage import lists, merge
 from hplus.views import fusion
 from tiny import write_tiny
 
@@ -127,8 +127,8 @@ def test_by_lists_as_by_scanning(index: Index, monkeypatch: pytest.MonkeyPatch) 
     random = np.random.default_rng(4)
     texts = {str(i): text_of(random.integers(0, 6, random.integers(1, 30)).tolist())
              for i in range(60)}  # fmt: skip
-    monkeypatch.setattr(writer, "LISTED", 50)
-    monkeypatch.setattr(writer, "LISTED_DOCUMENTS", 20)
+    monkeypatch.setattr(lists, "LISTED", 50)
+    monkeypatch.setattr(lists, "LISTED_DOCUMENTS", 20)
     monkeypatch.setattr(local, "SCANNED", 10)
     monkeypatch.setattr(local, "SURVIVORS", 30)
     index.add(texts.items())
@@ -242,11 +242,10 @@ class Passages(RuleBasedStateMachine):
         self.index.update([(id_, self.texts[id_]) for id_ in sorted(kept)], sync=True)
         self.texts = {id_: self.texts[id_] for id_ in kept}
 
-    @rule(full=st.integers(1, 100_000))
-    def compact(self, full: int) -> None:
+    @rule(block=st.integers(1, 9))
+    def compact(self, block: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compact, "SEGMENT_BYTES", full)
-            patch.setattr(compact, "CHUNK", 3)
+            patch.setattr(merge, "BLOCK", block)
             self.index.compact()
 
     @rule()

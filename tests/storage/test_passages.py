@@ -132,15 +132,20 @@ def test_passages_of_a_document_stay_together(
     tiny: HPlus, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hplus.storage.compact.SEGMENT_BYTES", 1)
-    monkeypatch.setattr("hplus.storage.compact.CHUNK", 2)
+    monkeypatch.setattr("hplus.storage.segment.CHUNK", 2)
+    monkeypatch.setattr("hplus.storage.merge.BLOCK", 2)
     with Index.open(path, model=tiny) as index:
         index.delete("b")
+        with monkeypatch.context() as patch:  # as an interruption between the two would leave it
+            patch.setattr("hplus.storage.compact._put_all_together", lambda *_: None)
+            index.compact(budget=3)
         before = [(hit.id, hit.passage, hit.score) for hit in index.search("insulin therapy")]
-        index.compact()
         parts = index.engine.snapshot.parts
         numbers = [set(part.segment.numbers.tolist()) for part in parts]
         assert len(parts) > 1
         assert sum(map(len, numbers)) == len(set().union(*numbers)) == 2
+        index.compact()
+        assert len(index.engine.snapshot.parts) == 1
         after = [(hit.id, hit.passage, hit.score) for hit in index.search("insulin therapy")]
         assert after == before
         assert index.verify().problems == []

@@ -279,13 +279,25 @@ LEXICAL_CHUNK = 16_384
 
 def chunks(segment: Segment, places: I64) -> Iterator[tuple[I64, Encoded]]:
     """Documents at many places, ascending, as `read` gives them, some at a time."""
-    for start in range(0, len(places), LEXICAL_CHUNK):
-        many = places[start : start + LEXICAL_CHUNK]
+    for start, end in _pieces(segment.numbers[places], LEXICAL_CHUNK):
+        many = places[start:end]
         lexical = _lexical(segment, many)
-        for first in range(0, len(many), CHUNK):
-            some = many[first : first + CHUNK]
-            own = lexical.take(np.arange(first, first + len(some)))
-            yield some, replace(read(segment, some, tokens=_NO_TOKENS), lexical=own)
+        for first, last in _pieces(segment.numbers[many], CHUNK):
+            own = lexical.take(np.arange(first, last))
+            encoded = read(segment, many[first:last], tokens=_NO_TOKENS)
+            yield many[first:last], replace(encoded, lexical=own)
+
+
+def _pieces(numbers: I64, most: int) -> Iterator[tuple[int, int]]:
+    """Rows in parts of at most so many, which end with a document unless it has more than that."""
+    bounds = np.append(first_places(numbers), len(numbers))
+    first = 0
+    while first < len(numbers):
+        last = int(bounds[np.searchsorted(bounds, first + most, side="right") - 1])
+        if last <= first:
+            last = first + most
+        yield first, last
+        first = last
 
 
 _NO_TOKENS: I32 = np.empty(0, np.int32)
