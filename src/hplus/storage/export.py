@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hplus.arguments import as_path
 from hplus.errors import InputError, MissingExtraError
 from hplus.files import shown, writing
 from hplus.sources.document import VECTORS
@@ -36,7 +37,7 @@ def export(
     """Write all documents of a snapshot; see `Index.export`."""
     if callable(target):
         return _lines(snapshot, target, vectors, advance)
-    path = Path(target)
+    path = as_path("target", target)
     kind = Path(path.name.lower().removesuffix(".gz")).suffix
     if kind not in (".jsonl", ".ndjson") and path.suffix.lower() != ".parquet":
         raise InputError(f"{shown(path)}: expected a .jsonl, .jsonl.gz or .parquet file")
