@@ -16,6 +16,7 @@ import numpy as np
 
 from builders import arrays_of, random_encoded
 from hplus.index import Index
+from hplus.recipe import Recipe
 from hplus.storage.catalogue import DocumentRow, by_number, segments, select
 from hplus.storage.disk import Disk
 from hplus.storage.segment import read
@@ -207,9 +208,13 @@ class TextModel:
 
     fingerprint = "x"
     spelling = Spelling()
-    recipe = SimpleNamespace(name="x")
+    recipe = Recipe(name="x")
     checkpoint = SimpleNamespace(
-        backbone=SimpleNamespace(tokenizer=SimpleNamespace(token="token {}".format, unknown=None))
+        recipe=recipe,
+        files={},
+        backbone=SimpleNamespace(
+            reference={}, tokenizer=SimpleNamespace(token="token {}".format, unknown=None)
+        ),
     )
 
     def __init__(self) -> None:
