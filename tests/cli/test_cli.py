@@ -201,7 +201,7 @@ def test_terms_check_finds_nothing(run: Run, texts: Path, tmp_path: Path) -> Non
         (["encode", "nowhere.txt", "out.npz"], "nowhere.txt is missing"),
         (["encode", "nowhere.txt", "out.pkl"], ".npz or .safetensors"),
         (["encode", "nowhere.txt", "no/where/out.npz"], "is not a folder"),
-        (["score", "x", "y", "--width", "999"], "width of 1 to 384, got 999"),
+        (["score", "x", "y", "--width", "999"], "width to be a whole number of 1 to 384, got 999"),
         (["score", "x", "y", "--device", "nosuch"], "device 'nosuch' cannot be used"),
     ],
 )

@@ -149,7 +149,7 @@ def test_other_files_of_a_folder_are_counted(
     assert (code, err) == (0, "")
     assert "1 unchanged; 2 documents" in out
     assert "nothing was deleted, because files could not be read" in out
-    assert "1 .docx, 1 .html; to read .html and .pdf files, run: pip install hplus[docu" in out
+    assert "1 .docx, 1 .html; to read .html and .pdf files, run: pip install 'hplus[docu" in out
 
 
 def test_json_counts_other_files(

@@ -18,6 +18,7 @@ from hplus.evaluate.budget import Setting, efficient, recommend, settings
 from hplus.evaluate.budget_report import LINES, advice, facts, markdown
 from hplus.evaluate.data import demo_folder, read_beir, sample
 from hplus.units.select import Budget
+from hplus.units.vectors import normalise
 
 POINTS = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12, unique=True
@@ -97,9 +98,11 @@ def test_token_pooling_beside_every_setting(tiny_folder: Path, tmp_path: Path) -
             if count == len(own):
                 vectors.append(own)
                 continue
-            labels = fcluster(linkage(pdist(own, "cosine"), "ward"), count, "maxclust")
+            labels = fcluster(
+                linkage(np.nan_to_num(pdist(own, "cosine"), nan=1), "ward"), count, "maxclust"
+            )
             means = np.stack([own[labels == label].mean(axis=0) for label in np.unique(labels)])
-            vectors.append(means / np.linalg.norm(means, axis=1, keepdims=True))
+            vectors.append(normalise(means))
         assert setting.vectors == pytest.approx(sum(map(len, vectors)) / len(vectors))
         scores = np.zeros((len(data.queries), len(vectors)))
         for query in range(len(data.queries)):

@@ -96,13 +96,17 @@ def test_what_other_columns_are_called_like_ours(tmp_path: Path) -> None:
 def test_texts_of_json_lines_may_lack_some() -> None:
     rows: list[Any] = [{"a": "x"}, {"b": "y", "a": None}, {"c": "z"}, {"a": None}, {"a": 5}]
     told: list[str] = []
+    remedy = (
+        "expected a string; give the row a text, or leave such rows out with --on-error skip "
+        '(on_error="skip")'
+    )
     columns = Columns(text=("a", "b"))
     found = list(read(rows, columns=columns, on_error="skip", report=told.append))
     assert [document.text for document in found] == ["x", "y"]
     assert told == [
         'documents[2]: no "a" field',
-        "documents[3]: the text is NoneType, expected str",
-        "documents[4]: the text is int, expected str",
+        f"documents[3]: the text is null, {remedy}",
+        f"documents[4]: the text is int, {remedy}",
     ]
     assert problem([{"text": "x"}], Columns(id="pmid")) == 'documents[0]: no "pmid" field'
 

@@ -161,13 +161,13 @@ def test_without_the_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pages, "find_spec", lambda name: None if name == "pypdf" else object())
     (tmp_path / "a.html").write_text("<p>page")
     (tmp_path / "b.txt").write_text("text")
-    with pytest.raises(MissingExtraError, match=r"pip install hplus\[documents\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'hplus\[documents\]'"):
         list(read(tmp_path / "a.html"))
     others: list[str] = []
     assert [document.id for document in read(tmp_path, passed_over=others.append)] == ["b.txt"]
     assert others == [".html"]
     (tmp_path / "b.txt").unlink()
-    assert problem(tmp_path).endswith("run: pip install hplus[documents]")
+    assert problem(tmp_path).endswith("run: pip install 'hplus[documents]'")
 
 
 @pytest.mark.parametrize(

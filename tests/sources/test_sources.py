@@ -147,8 +147,8 @@ def deep(levels: int) -> Any:
 
 BAD_ROWS: list[tuple[dict[Any, Any], str]] = [
     ({}, 'no "text" field'),
-    ({"text": None}, "the text is NoneType, expected str"),
-    ({"text": ["t"]}, "the text is list, expected str"),
+    ({"text": None}, "the text is null, expected a string; give the row a text"),
+    ({"text": ["t"]}, "the text is list, expected a string; give the row a text"),
     ({"id": "", "text": "t"}, "the id is empty"),
     ({"id": None, "text": "t"}, "the id is NoneType, expected str"),
     ({"id": True, "text": "t"}, "the id is bool, expected str"),
@@ -472,7 +472,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet_file(tmp_path / "d.parquet", {"text": ["a"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install hplus\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'hplus\[parquet\]'"):
         list(read(path))
 
 
@@ -681,7 +681,11 @@ def test_errors_of_the_iterable_are_its_own() -> None:
         (None, "expected str, dict, (id, text) or Document, got NoneType"),
         (b"x", "expected str, dict, (id, text) or Document, got bytes"),
         (("a", "b", "c"), "expected str, dict, (id, text) or Document, got tuple"),
-        (("a", 5), "the text is int, expected str"),
+        (
+            ("a", 5),
+            "the text is int, expected a string; give the row a text, or leave such rows out with "
+            '--on-error skip (on_error="skip")',
+        ),
         ((None, "a"), "the id is NoneType, expected str"),
         ({"text": "t", 5: 1}, "metadata has the key 5, expected str"),
         ({"text": "t", "a": (1, 2)}, "metadata.a is tuple, expected a JSON value"),

@@ -522,10 +522,17 @@ def test_impossible_budgets(options: dict[str, Any], message: str) -> None:
         Budget(**options)
 
 
-@pytest.mark.parametrize("width", [0, -1, 9])
-def test_impossible_widths(width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "says"),
+    [
+        (0, "expected width to be a whole number of 1 or more, got 0"),
+        (-1, "expected width to be a whole number of 1 or more, got -1"),
+        (9, "width 9 requested, but the encoding keeps 8"),
+    ],
+)
+def test_impossible_widths(width: int, says: str) -> None:
     encoded = random_encoded(np.random.default_rng(1), [3])
-    with pytest.raises(BudgetError, match=f"width {width} requested, but the encoding keeps 8"):
+    with pytest.raises(BudgetError, match=says):
         encoded.at(width=width)
     with pytest.raises(BudgetError, match="got 0"):
         encoded.at(budget=0)
