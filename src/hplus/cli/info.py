@@ -52,6 +52,7 @@ def info(
             "backbone": checkpoint.backbone.reference,
             "files": [asdict(origin) for origin in origins(checkpoint)],
             "dim": hplus.dim,
+            "languages": hplus.languages,
             "device": str(checkpoint.backbone.device),
             "terms": None if hplus.terms is None else len(hplus.terms),
             "notes": dict(checkpoint.notes),
