@@ -51,9 +51,9 @@ class Count:
     def advice(self, what: str, model: str) -> str:
         """One sentence: how much of what is unknown, and which model to take."""
         better = (
-            "for Chinese take the model zh"
+            "take an encoder of Chinese (hplus convert makes it a model)"
             if self.chinese
-            else "take a model of the texts' language"
+            else "take an encoder of the texts' language (hplus convert makes it a model)"
         )
         return (
             f"{self.unknown:,} of {self.tokens:,} tokens of {what} ({self.share:.0%}) are unknown "
