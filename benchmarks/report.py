@@ -303,6 +303,7 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 if __name__ == "__main__":
     measured = rows("quality")
     small = ("cold_start", "encode_rate", "terms_cost", "memory", "scale", "indexing", "kernels")
+    small += ("million", "kills")
     fill(
         ROOT / "docs" / "benchmarks.md",
         {

@@ -34,7 +34,7 @@ from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offset
 
 # What `add` collects is confirmed at this many stored bytes, and after this many seconds.
 CONFIRM_BYTES = 16 << 20
-CONFIRM_SECONDS = 2.0
+CONFIRM_SECONDS = 1.0
 # A step of this many characters is encoded in about two seconds on one core: that much may be lost.
 STEP_CHARACTERS = 16_000
 
