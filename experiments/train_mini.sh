@@ -24,7 +24,7 @@ COMMON="$APART --cache $WORK/states --device cpu --report --no-patterns"
 if [ ! -d "$WORK/chunker" ]; then
   hplus teach labels $(spans train "craft_np oastm_np") $COMMON --chunker none --out "$WORK/np-train.jsonl.gz"
   hplus teach labels $(spans dev "craft_np oastm_np") $COMMON --chunker none --out "$WORK/np-dev.jsonl.gz"
-  hplus train heads "$WORK/np-train.jsonl.gz" --dev "$WORK/np-dev.jsonl.gz" --epochs 6 --no-patterns \
+  hplus train heads "$WORK/np-train.jsonl.gz" --dev "$WORK/np-dev.jsonl.gz" --model mini --epochs 6 --no-patterns \
     --cache "$WORK/states" --device cpu --out "$WORK/chunker" --name chunker
 fi
 
@@ -38,4 +38,4 @@ hplus teach labels $(spans dev "$SPANS") $COMMON --sample 500 --out "$WORK/$UNIT
 # 3. The heads.
 hplus train heads "$WORK/$UNITS-spans.jsonl.gz" "$WORK/$UNITS-pairs.jsonl.gz" \
   --dev "$WORK/$UNITS-dev.jsonl.gz" $(options --pairs "$DATA/pairs" "$PAIRS" .jsonl.gz) $APART \
-  --sample 800 --epochs 6 --no-patterns --cache "$WORK/states" --device cpu --out "$WORK/$UNITS" --name hplus-mini
+  --model mini --sample 800 --epochs 6 --no-patterns --cache "$WORK/states" --device cpu --out "$WORK/$UNITS" --name hplus-mini

@@ -29,7 +29,7 @@ from hplus.evaluate.data import texts_of
 from hplus.states_file import StoredStates, stored_states
 from hplus.teach.duplicates import collect
 from hplus.train.loop import Schedule, fit
-from hplus.train.losses.ranking import nce
+from hplus.train.losses.contrastive import nce
 from hplus.train.pairs import read_pairs
 from hplus.types import I64
 from hplus_lab.projection import TokenProjection

@@ -1,5 +1,5 @@
 """The import graph of the product flows one way: text -> states -> units -> views -> storage ->
-search -> faces; evaluation, teaching, training and the command line stand beside it.
+search -> faces; serving, evaluation, teaching, training and the command line stand beside it.
 
 Every import counts: those inside functions, and those for types alone, since a name in a signature
 is knowledge of the other room too.
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 # A module may import from its own room and from those above it here, never from one below.
 ROOMS = {
     "the ground": ["errors", "filters", "types", "texts", "files", "progress", "terminal",
-                   "arguments"],
+                   "arguments", "installed"],
     "backbones": ["backbones"],
     "heads": ["heads"],
     "units": ["units"],
@@ -27,9 +27,11 @@ ROOMS = {
     "storage": ["storage"],
     "search": ["search"],
     "the faces": [
-        "recipe", "checkpoint", "origins", "workers", "model", "index",
-        "encoded_file", "states_file", "convert", "unknown", "__init__",
+        "recipe", "checkpoint", "origins", "workers", "model", "any_index", "index",
+        "bulk", "encoded_file", "states_file", "convert", "unknown", "terms_check",
+        "calls", "client", "engines", "__init__",
     ],
+    "serve": ["serve", "integrations"],
     "evaluate": ["evaluate"],
     "teach": ["teach"],
     "train": ["train"],

@@ -18,6 +18,7 @@ from hplus import Budget, CheckpointError, HPlus, HPlusError, checkpoint
 from hplus.checkpoint import Checkpoint
 from hplus.heads.crf import CRF, emissions, viterbi
 from hplus.heads.importance import Idf, ImportanceHead
+from hplus.installed import BUILT_IN
 from hplus.recipe import Recipe
 from hplus.units.partition import begins_of_tags
 
@@ -294,7 +295,7 @@ def test_the_default_says_what_was_trained_and_on_what(mini: HPlus) -> None:
 
 @pytest.mark.parametrize("name", ["mini", "chunker", "small"])
 def test_what_is_shipped_is_small_and_has_a_card(name: str) -> None:
-    folder = checkpoint.BUILT_IN / name
+    folder = BUILT_IN / name
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
     assert "licence" in (folder / "README.md").read_text().lower() or name == "chunker"
 

@@ -23,6 +23,9 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # Set-up is CI itself, and the demo has its own test.
 NOT_RUN = ("make ", "pip ", "git ")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+# Another processor rounds the last bit of a float otherwise; where it moves a state over the edge
+# between two 8-bit codes, it grows. Noise of 1e-6 in the embeddings moved scores by up to 0.005.
+ROUNDING = {"abs": 1e-2, "rel": 2e-2}
 
 
 def commands(block: str) -> list[tuple[str, str]]:
@@ -51,7 +54,7 @@ def assert_alike(shown: str, found: str) -> None:
     shown, found = shown.strip(), found.strip()
     assert NUMBER.sub("#", shown) == NUMBER.sub("#", found)
     for a, b in zip(NUMBER.findall(shown), NUMBER.findall(found), strict=True):
-        assert float(a) == pytest.approx(float(b), abs=2e-3, rel=2e-3)
+        assert float(a) == pytest.approx(float(b), **ROUNDING)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

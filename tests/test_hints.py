@@ -44,7 +44,7 @@ def index(tmp_path: Path, encoder: Path) -> Index:
         ("YEAR = 3", "no document has a field YEAR; did you mean year?"),
         ("year = 2021 or yaer exists", "no document has a field yaer; did you mean year?"),
         ("PublicationYear > 1", "field PublicationYear; did you mean `Publication Year`?"),
-        ("zzz = 1", "field zzz; there are `Publication Year`, authors, year"),
+        ("zzz = 1", "field zzz; known fields: `Publication Year`, authors, year"),
         ("authors.nmae = 'Li'", "no document has a field authors.nmae"),
         ("year = 3", ""),
         ("authors.name = 'Li'", ""),

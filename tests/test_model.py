@@ -450,7 +450,7 @@ def test_printing_tells_the_recipe(mini: HPlus) -> None:
         assert part in shown
 
 
-def test_the_default_is_the_model_it_has_always_been(mini: HPlus, tmp_path: Path) -> None:
+def test_mini_is_the_model_it_has_always_been(mini: HPlus, tmp_path: Path) -> None:
     """Indexes and caches of states made before pooling and prompts existed still open."""
     assert mini.fingerprint == "a424f68fa9986975f6df8a78710e0c139ab77806b629df7b87abcf73eaf86432"
     for side in ("query", "document"):

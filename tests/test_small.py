@@ -3,19 +3,18 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from hplus import HPlus, checkpoint
+from hplus import HPlus
+from hplus.installed import BUILT_IN
+from hplus.origins import origins
 
-FOLDER = checkpoint.BUILT_IN / "small"
-
-
-@pytest.fixture(scope="module")
-def small() -> HPlus:
-    return HPlus("small")
+FOLDER = BUILT_IN / "small"
 
 
-def test_it_needs_no_other_package(small: HPlus) -> None:
+def test_it_is_the_default_and_needs_no_other_package(small: HPlus) -> None:
+    assert small.name == "small"
+    assert all(at.place.startswith("package hplus") for at in origins(small.checkpoint))
+    assert "thenlper/gte-small" in str(small)
     place = Path(small.checkpoint.backbone.reference["path"])
     assert place == FOLDER / "encoder"
     assert small.checkpoint.backbone.device == "onnxruntime int8"

@@ -73,7 +73,7 @@ def test_the_share_is_counted(model: HPlus) -> None:
 
 
 def test_one_warning_names_the_model_to_take(model: HPlus) -> None:
-    message = r"4 of 7 tokens of the documents \(57%\) are unknown .* take an encoder of Chinese"
+    message = r"4 of 7 tokens of the documents \(57%\) are unknown .* take the model zh"
     with pytest.warns(UnknownTokensWarning, match=message):
         model.encode_document([KNOWN, UNKNOWN])
     with pytest.warns(UnknownTokensWarning, match="of the query"):

@@ -173,7 +173,7 @@ def test_progress_reaches_the_total(
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("hplus.index.show_progress", Shown)
+    monkeypatch.setattr("hplus.any_index.show_progress", Shown)
     file = tmp_path / "corpus.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     again = [*ROWS[1:], ROWS[0] | {"text": "other"}, {"id": "new", "text": "text"}]

@@ -66,7 +66,10 @@ def coordinates(protocol: Protocol) -> dict[str, At]:
     kinds: dict[str, dict[str, At]] = {
         "views": {
             view: {"view": view}
-            for view in ("global", "phrase", "hybrid", "lexical", "phrase, model alone", "token")
+            for view in (
+                *("global", "phrase", "hybrid", "lexical", "phrase, model alone"),
+                *("weighted token", "unweighted token", "pooled token", "dense"),
+            )
         },
         "exact-count": {
             exact_count.name(rule, side, b): {"rule": rule, "side": side, "budget": b}
@@ -82,7 +85,7 @@ def coordinates(protocol: Protocol) -> dict[str, At]:
                 for b in budgets
             },
             "model, drop to 30% of importance": {"rule": "model", "policy": "drop", "share": 0.3},
-            "tokens, all": {"rule": "tokens", "policy": "drop"},
+            "weighted tokens, all": {"rule": "weighted tokens", "policy": "drop"},
         },
         "pool-sizes": {
             pool_sizes.name(view, k): {"view": view, "pool": k}
@@ -93,7 +96,7 @@ def coordinates(protocol: Protocol) -> dict[str, At]:
             widths.name(view, "full" if w == 384 else str(w), gate): {"view": view, "width": w}
             | ({"gate": f"{gate} gate"} if gate else {})
             for w in (64, 128, 256, 384)
-            for view in ("global", "token", "phrase")
+            for view in ("global", "weighted token", "unweighted token", "pooled token", "phrase")
             for gate in ([""] if view == "global" else ["own", "frozen"])
         },
         "fusion": {name: {"views": name} for name in fusion.COMBINATIONS},

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 from hplus.evaluate.data import demo_folder
 from hplus_lab import cli
 from hplus_lab.cli import measure, run
+from hplus_lab.protocols import load
+from made_up_cells import cell
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -84,10 +87,22 @@ def test_help_ends_with_its_example(name: str) -> None:
 
 def test_protocols_are_listed_and_printed(command: Run) -> None:
     _, out, _ = command("protocol")
-    assert len(out.splitlines()) == 12
+    assert len(out.splitlines()) == 17
     _, out, _ = command("protocol", "ablations-16")
     assert "budgets = [16]" in out  # inherited ones whole
     assert 'groupings = ["model", "tokens"]' in out
+
+
+def test_another_measure_is_shown_by_its_name(capfd: pytest.CaptureFixture[str]) -> None:
+    protocol = load("own-dense-recall")
+    found = cell(protocol, "scifact", {"global": [0.25, 0.5], "phrase": [0.5, 1.0]})
+    measure._show(found, replace(protocol, contrasts=()), json_=False)
+    shown = capfd.readouterr().out
+    assert "Recall@100 of the highest grade" in shown
+    assert "75.0" in shown
+    measure._show(found, replace(protocol, contrasts=()), json_=True)
+    lines = json.loads(capfd.readouterr().out)["lines"]
+    assert lines["global"]["recall-top100"] == 0.375
 
 
 def test_a_protocol_s_times_are_apart(place: Path, command: Run, tiny_folder: Path) -> None:
@@ -112,7 +127,7 @@ def test_a_protocol_s_times_are_apart(place: Path, command: Run, tiny_folder: Pa
         ("measure scifact fusion --terms terms.txt --dev x", "expected DIR:SPLIT, got x"),
         ("measure scifact nothing", "unknown protocol 'nothing'"),
         ("measure nowhere full-corpus", "nowhere"),
-        ("measure scifact full-corpus --device nonsense", "nonsense"),
+        ("measure scifact full-corpus --model mini --device nonsense", "nonsense"),
         ("protocol gone.toml", "gone.toml is not a file"),
         ("run gone.toml", "gone.toml cannot be read"),
         ("run table.toml --data nowhere", "no folder of sets"),

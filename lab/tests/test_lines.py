@@ -20,13 +20,14 @@ from hplus.storage.segment import Format
 from hplus.types import F32, I64
 from hplus.units import rules
 from hplus_lab import equal_counts, rankers
+from hplus_lab.baselines import MultiVectors
 from hplus_lab.cost import Cost
 from hplus_lab.experiment import Experiment, Inputs
 from hplus_lab.kinds import KINDS, fusion
 from hplus_lab.kinds.projection import DATA, read_projection
 from hplus_lab.length_histogram import histogram_random, length_histogram
 from hplus_lab.line import Line
-from hplus_lab.protocol import Protocol
+from hplus_lab.protocol import METRICS, Protocol
 from hplus_lab.protocols import load, names
 from hplus_lab.rankers import Ranker
 from tiny_world import DIM, DOCUMENTS, QUERIES, Unit, World, by_importance, clustered, maxsim
@@ -98,6 +99,19 @@ def assert_all_differ(expected: dict[str, list[float]]) -> None:
     assert len(set(values)) == len(values)
 
 
+def beside(hand: ByHand, rule: str = "ngrams-3", budget: int = 99) -> dict[str, Scores]:
+    """The tokens of the same encoder. Pooled: each document's tokens clustered to as many vectors
+    as it has phrases; a query keeps its tokens, weighted."""
+    (tokens, _), (once, every) = hand.units("tokens"), hand.units("tokens", "uniform")
+    counts = [min(budget, len(own)) for own in hand.units(rule)[1]]
+    pooled = [clustered(own, n, weighted=False) for own, n in zip(every, counts, strict=True)]
+    return {
+        "weighted token": hand.local(tokens, every),
+        "unweighted token": hand.local(once, every),
+        "pooled token": hand.local(tokens, pooled),
+    }
+
+
 def hybrid(world: World, phrase: Scores) -> Scores:
     return add((0.7, world.global_scores(GATE)), (1.0, phrase), (0.4, world.lexical_scores()))
 
@@ -114,12 +128,109 @@ def test_views(world: World) -> None:
             "hybrid": hand.values(hybrid(world, phrase), gate),
             "lexical": hand.values(world.lexical_scores(), gate),
             "phrase, model alone": hand.values(hand.phrase("ngrams-3"), gate),
-            "token": hand.values(hand.phrase("tokens", "uniform"), gate),
+            **{
+                view: hand.values(scores, gate)
+                for view, scores in beside(hand, "ngrams-3+terms").items()
+            },
+            "dense": hand.values(world.global_scores(DIM), ALL),
         },
     )
-    # Tokens weighed by importance would be another line.
-    weighted = hand.values(hand.phrase("tokens"), gate)
-    assert not np.allclose(weighted, found["token"].values)
+    assert found["dense"].cost == Cost(1.0, 4 * DIM, 1.0, DOCUMENTS * DIM)
+    phrases = found["phrase"].cost.vectors
+    assert found["pooled token"].cost.vectors == pytest.approx(phrases)
+    assert found["weighted token"].cost.vectors > phrases
+
+
+def test_views_of_an_index_as_shipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents merged to the budget, tokens pooled to as many; other systems over all of them."""
+    _, systems = shared(world, monkeypatch)
+    hand = ByHand(world)
+    gate, (queries, documents) = hand.gate, hand.units("ngrams-3")
+    phrase = hand.local(queries, [clustered(own, 3, weighted=True) for own in documents])
+    found = lines_of(world, small("as-shipped", budgets=(3,), rankers=("one", "two"), format="f32"))
+    assert_same(
+        found,
+        {
+            "global": hand.values(world.global_scores(GATE), gate),
+            "phrase": hand.values(phrase, gate),
+            "hybrid": hand.values(hybrid(world, phrase), gate),
+            "lexical": hand.values(world.lexical_scores(), gate),
+            **{view: hand.values(scores, gate) for view, scores in beside(hand, budget=3).items()},
+            "dense": hand.values(world.global_scores(DIM), ALL),
+            "one": hand.values(systems["one"].scores.tolist(), ALL),
+            "two": hand.values(systems["two"].scores.tolist(), ALL),
+        },
+    )
+    assert found["one"].cost == Cost(2, 8, 3, DOCUMENTS)
+    counts = [min(3, len(own)) for own in documents]
+    for line in ("phrase", "pooled token"):
+        assert found[line].cost.vectors == pytest.approx(np.mean(counts))
+
+
+@pytest.mark.parametrize("name", ["own-dense", "own-dense-100", "own-dense-recall"])
+def test_own_dense(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Each system over its own candidates, by every measure; at a depth of 4 here, where a depth of
+    100 would see all candidates."""
+    x, systems = shared(world, monkeypatch)
+    metric = load(name).metric
+    depth = 10 if metric == "ndcg@10" else 4
+    kind = metric.split("@")[0]
+    monkeypatch.setitem(METRICS, f"{kind}@{depth}", "made up")
+    x = Experiment(world.bench, small(name, rankers=("one", "two"), metric=f"{kind}@{depth}"))
+    hand = ByHand(world)
+    phrase, gate = hand.phrase("ngrams-3"), hand.gate
+    scored = {
+        "global": (world.global_scores(GATE), gate),
+        "phrase": (phrase, gate),
+        "hybrid": (hybrid(world, phrase), gate),
+        "lexical": (world.lexical_scores(), gate),
+        **{view: (scores, gate) for view, scores in beside(hand).items()},
+        "one": (one := systems["one"].scores.tolist(), world.best(one, K)),
+        # Two has single vectors beside those it ranks by.
+        "two": (
+            systems["two"].scores.tolist(),
+            world.best(gate_of_two := systems["two"].gate.tolist(), K),  # type: ignore[union-attr]
+        ),
+    }
+    assert world.best(gate_of_two, K) != world.best(systems["two"].scores.tolist(), K)
+    by_hand = world.recall_top if kind == "recall-top" else world.ndcg
+    expected = {
+        view: by_hand(
+            [{d: row[d] for d in own} for row, own in zip(scores, pools, strict=True)], depth
+        )
+        for view, (scores, pools) in scored.items()
+    }
+    found = {line.name: line for line in KINDS["own-dense"].lines(x)}
+    assert list(found) == list(expected)
+    for view, values in expected.items():
+        np.testing.assert_allclose(found[view].values, values, atol=1e-6, err_msg=view)
+    if kind != "recall-top":  # of few documents; lines may have the same
+        assert_all_differ(expected)
+    assert found["one"].cost == Cost(2, 8, 3, DOCUMENTS)  # it has met every document
+    assert found["two"].cost == Cost(2, 8, 3, K)
+    grades = world.judged[world.query_ids[0]]
+    own = {world.ids[d] for d in scored["two"][1][0]}
+    assert len(own & set(grades)) < len(grades)
+
+
+def test_means_of_token_vectors_choose_candidates() -> None:
+    """Worked out text by text; a text without vectors meets nobody."""
+    random = np.random.default_rng(1)
+    sides = [
+        MultiVectors(random.normal(size=(n[-1], 3)).astype(np.float16), np.array(n))
+        for n in ([0, 2, 5], [0, 1, 1, 4, 6])
+    ]
+    found = rankers._mean_scores(*sides)
+    assert found is not None
+    for q, d in product(range(2), range(4)):
+        a, b = (
+            side.vectors[side.offsets[i] : side.offsets[i + 1]].astype(np.float64).sum(axis=0)
+            for side, i in zip(sides, (q, d), strict=True)
+        )
+        expected = 0.0 if not b.any() else a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+        assert found[q, d] == pytest.approx(expected, abs=1e-5)
+    dense = np.ones((2, 3), np.float32)
+    assert rankers._mean_scores(dense, dense) is None
 
 
 def test_widths(world: World) -> None:
@@ -128,8 +239,7 @@ def test_widths(world: World) -> None:
         hand = ByHand(world, width)
         own = world.best(world.global_scores(width), K)
         expected[f"global {label}"] = hand.values(world.global_scores(width), own)
-        token, phrase = hand.phrase("tokens", "uniform"), hand.phrase("ngrams-3")
-        for view, scores in (("token", token), ("phrase", phrase)):
+        for view, scores in {**beside(hand), "phrase": hand.phrase("ngrams-3")}.items():
             expected[f"{view} {label}, own gate"] = hand.values(scores, own)
             expected[f"{view} {label}, frozen gate"] = hand.values(scores, hand.gate)
     found = lines_of(world, small("dimensional", widths=(3, 4, 99)))
@@ -139,16 +249,16 @@ def test_widths(world: World) -> None:
 
 def test_pool_sizes(world: World) -> None:
     hand = ByHand(world)
-    token, phrase = hand.phrase("tokens", "uniform"), hand.phrase("ngrams-3")
+    views = {**beside(hand), "phrase": hand.phrase("ngrams-3")}
     expected = {}
-    for count in (3, 6, 12):
+    for count in (6, 9, 12):
         own = [row[:count] for row in hand.gate]
-        expected[f"token {count}"] = hand.values(token, own)
-        expected[f"phrase {count}"] = hand.values(phrase, own)
-    found = lines_of(world, small("pool-sensitivity", pools=(3, 6, 12)))
+        for view, scores in views.items():
+            expected[f"{view} {count}"] = hand.values(scores, own)
+    found = lines_of(world, small("pool-sensitivity", pools=(6, 9, 12)))
     assert_same(found, expected)
     for line in found.values():
-        count = int(line.name.split()[1])
+        count = int(line.name.split()[-1])
         recalls = [
             len({world.ids[d] for d in own[:count]} & set(world.judged[query]))
             / len(world.judged[query])
@@ -171,7 +281,10 @@ def test_full_corpus(world: World) -> None:
             "global": hand.values(world.global_scores(GATE), gate),
             "phrase, global pool": hand.values(phrase, gate),
             "phrase, full corpus": hand.values(phrase, ALL),
-            "token, full corpus": hand.values(hand.phrase("tokens", "uniform"), ALL),
+            **{
+                f"{view}, full corpus": hand.values(scores, ALL)
+                for view, scores in beside(hand).items()
+            },
             "lexical, full corpus": hand.values(world.lexical_scores(), ALL),
             "hybrid, global pool": hand.values(hybrid(world, phrase), gate),
             "hybrid, union": hand.values(hybrid(world, phrase), union),
@@ -185,10 +298,14 @@ def test_full_corpus(world: World) -> None:
 
 
 def stranger(seed: int) -> Ranker:
-    """A system that nobody made."""
+    """A system that nobody made; those of an even seed have single vectors beside."""
+    gate = None
+    if seed % 2 == 0:
+        random = np.random.default_rng(100 + seed)
+        gate = random.normal(size=(QUERIES, DOCUMENTS)).astype(np.float32)
     scores = np.random.default_rng(seed).normal(size=(QUERIES, DOCUMENTS)).astype(np.float32)
     return Ranker(
-        scores, lambda row, own: scores[row, own], lambda pool: Cost(2, 8, 3, pool), 7.0, list
+        scores, lambda row, own: scores[row, own], lambda pool: Cost(2, 8, 3, pool), 7.0, list, gate
     )
 
 
@@ -208,7 +325,7 @@ def test_shared_pool(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         found,
         {
             "global": hand.values(world.global_scores(GATE), union),
-            "token": hand.values(hand.phrase("tokens", "uniform"), union),
+            **{view: hand.values(scores, union) for view, scores in beside(hand).items()},
             "phrase": hand.values(hand.phrase("ngrams-3"), union),
             "one": hand.values(one, union),
             "two": hand.values(systems["two"].scores.tolist(), union),
@@ -496,15 +613,17 @@ def test_the_projection_of_mini() -> None:
 
 def test_budgets(world: World) -> None:
     hand = ByHand(world)
-    (queries, documents), (tokens, every) = hand.units("ngrams-3"), hand.units("tokens", "uniform")
+    (queries, documents), (once, every) = hand.units("ngrams-3"), hand.units("tokens", "uniform")
+    asked = {"weighted tokens": hand.units("tokens")[0], "unweighted tokens": once}
 
     def values(asked: list[list[Unit]], held: list[list[Unit]]) -> list[float]:
         return hand.values(hand.local(asked, held), hand.gate)
 
+    def pooled(rule: str, counts: Sequence[int]) -> list[float]:
+        few = [clustered(own, n, weighted=False) for own, n in zip(every, counts, strict=True)]
+        return values(asked[rule], few)
+
     def brought(policy: str, counts: Sequence[int]) -> list[float]:
-        if policy == "ward":
-            few = [clustered(own, n, weighted=False) for own, n in zip(every, counts, strict=True)]
-            return values(tokens, few)
         if policy == "merge":
             few = [
                 clustered(own, n, weighted=True) for own, n in zip(documents, counts, strict=True)
@@ -513,11 +632,13 @@ def test_budgets(world: World) -> None:
             few = [own[:n] for own, n in zip(documents, counts, strict=True)]
         return values(queries, few)
 
-    expected = {"model, all": values(queries, documents), "tokens, all": values(tokens, every)}
+    expected = {"model, all": values(queries, documents)}
+    expected |= {f"{rule}, all": values(own, every) for rule, own in asked.items()}
     for count in (2, 4):
         for policy in ("drop", "merge"):
             expected[f"model, {policy} to {count}"] = brought(policy, [count] * DOCUMENTS)
-        expected[f"tokens, ward to {count}"] = brought("ward", [count] * DOCUMENTS)
+        for rule in asked:
+            expected[f"{rule}, ward to {count}"] = pooled(rule, [count] * DOCUMENTS)
     adaptive = []
     for own in documents:
         total, reached, n = sum(w for _, w in own), 0.0, 0
@@ -535,7 +656,8 @@ def test_budgets(world: World) -> None:
     for policy in ("drop", "merge"):
         expected[f"model, {policy} to 50% of importance"] = brought(policy, adaptive)
         expected[f"model, {policy} fixed, as 50% of importance"] = brought(policy, fixed.tolist())
-    expected["tokens, ward as 50% of importance"] = brought("ward", adaptive)
+    for rule in asked:
+        expected[f"{rule}, ward as 50% of importance"] = pooled(rule, adaptive)
     found = lines_of(world, small("budgets", budgets=(2, 4), shares=(0.5,)))
     assert_same(found, expected)
     vectors = found["model, merge to 50% of importance"].cost.vectors
@@ -552,12 +674,15 @@ def every_line(
 ) -> tuple[Experiment, list[Line]]:
     changes: dict[str, Any] = {"format": format, "pools": (pool,)}
     if load(name).budgets:
-        changes["budgets"] = (3,) if load(name).kind == "ablations" else (2, 5)
+        changes["budgets"] = (3,) if load(name).kind in ("ablations", "views") else (2, 5)
     if name == "pool-sensitivity":
         changes["pools"] = (3, pool)
     if name == "shared-pool":
         shared(world, monkeypatch)
         changes |= {"sources": ("global", "one"), "rankers": ("two",)}
+    if load(name).rankers and name != "shared-pool":
+        shared(world, monkeypatch)
+        changes |= {"rankers": ("one", "two")}
     if name == "fusion":
         monkeypatch.setattr(fusion, "tune", lambda _: ALPHAS)
     if name == "projection":
@@ -580,7 +705,7 @@ def test_a_clock_runs_what_the_table_shows(
         if line.at.get("rule") in equal_counts.RANDOM:
             continue
         scores = [np.asarray(line.score(row), np.float64) for row in range(QUERIES)]
-        values = x.bench.ndcg10(scores, line.candidates)
+        values = x.measured(scores, line.candidates)
         # The kernel rounds queries to 16 bits beside int8 documents: near ties may turn.
         close = 0.02 if format == "int8" else 1e-6
         np.testing.assert_allclose(values, line.values, atol=close, err_msg=line.name)
@@ -596,7 +721,10 @@ def test_names_and_coordinates(world: World, monkeypatch: pytest.MonkeyPatch, na
         own = replace(x.protocol, contrasts=tuple(
             replace(c, budgets=()) for c in x.protocol.contrasts if "% of" not in c.ours
         ))  # fmt: skip
+        others = {*load(name).rankers, *load(name).sources}  # strangers here
         for contrast in own.planned():
+            if contrast.theirs in others:
+                continue
             assert {contrast.ours, contrast.theirs} <= {line.name for line in lines}
 
 
@@ -687,7 +815,7 @@ def test_files_hold_what_a_line_keeps_and_drops(
     exact = EqualCounts(world, ("model", "tokens", "whitespace", "ngrams-2", *equal_counts.RANDOM))
     for line in every_line(world, monkeypatch, name, format)[1]:
         rule, kept = str(line.at["rule"]), round(line.cost.vectors * DOCUMENTS)
-        rule = {"pooled": "tokens", "words": "whitespace"}.get(rule, rule)
+        rule = {"pooled": "tokens", "words": "whitespace"}.get(rule, rule.split()[-1])
         clustered_ = line.at.get("policy") in ("merge", "ward") or line.at["rule"] == "pooled"
         places = kept  # equal chunks: a text has no other units than those it keeps
         if rule != "chunks":
@@ -723,23 +851,27 @@ def test_no_line_bypasses_the_format(
     monkeypatch.setattr(Experiment, "as_stored", turn)
     turned = {line.name: line for line in every_line(world, monkeypatch, name)[1]}
     for line, before in plain.items():
-        if not line.startswith(("global", "lexical")):
+        if not line.startswith(("global", "lexical", "dense")):
             assert not np.array_equal(before.values, turned[line].values), line
 
 
 def test_scores_of_tokens_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the next system, and for no other width, format or candidates."""
     x = Experiment(world.bench, small("broad-deployed"))
-    found = {width: x.token_ranker(x.gate, width).scores for width in (3, 4)}
+    found = {width: x.token_ranker(x.gate, width, weighted=False).scores for width in (3, 4)}
     assert not np.array_equal(found[3], found[4])
-    fewer = x.token_ranker(x.gate[:, :3], 4).scores
+    fewer = x.token_ranker(x.gate[:, :3], 4, weighted=False).scores
     assert np.isneginf(fewer).sum() > np.isneginf(found[4]).sum()
     monkeypatch.setattr("hplus.evaluate.rescore.maxsim_of_pools", None)  # nothing is scored again
     for width, scores in found.items():
-        again = Experiment(world.bench, small("broad-deployed")).token_ranker(x.gate, width)
+        again = Experiment(world.bench, small("broad-deployed")).token_ranker(
+            x.gate, width, weighted=False
+        )
         np.testing.assert_array_equal(again.scores, scores)
     with pytest.raises(TypeError):
-        Experiment(world.bench, small("broad-deployed", format="int8")).token_ranker(x.gate)
+        Experiment(world.bench, small("broad-deployed", format="int8")).token_ranker(
+            x.gate, weighted=False
+        )
 
 
 def test_terminology_is_refused_without_terms(world: World) -> None:

@@ -159,6 +159,8 @@ def test_times_are_apart(tiny_folder: Path, tmp_path: Path) -> None:
         ("fusion", NONE, "give --terms FILE"),
         ("fusion", Inputs(Terms(["type 2 diabetes"])), "give --dev DIR:SPLIT"),
         ("shared-pool", NONE, "shared-pool: bge-small-en-v1.5 needs"),
+        ("as-shipped", NONE, "as-shipped: bge-small-en-v1.5 needs"),
+        ("own-dense", NONE, "own-dense: bge-small-en-v1.5 needs"),
         ("projection", NONE, "has no token projection"),
     ],
 )

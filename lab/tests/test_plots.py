@@ -23,7 +23,10 @@ from made_up_cells import made_up
 # A word of every plot's own, beside the names of lines and axes.
 KINDS = {
     "broad-deployed": ("gains", ["scifact", "nDCG@10 of phrase minus global (points of 100)"]),
-    "budgets": ("curve", ["model, merge", "tokens, all", "B, units kept of a document at most"]),
+    "budgets": (
+        "curve",
+        ["model, merge", "weighted tokens, all", "B, units kept of a document at most"],
+    ),
     "exact-count": ("curve", ["histogram", "Budget on documents only", "ngrams-2"]),
     "pool-sensitivity": ("curve", ["recall of the candidates", "K, candidates of the global gate"]),
     "dimensional": ("curve", ["phrase, frozen gate", "Columns of a vector", "384"]),

@@ -21,18 +21,23 @@ EXACT = (
 
 # Results carry these hashes: a change here is a change of what was measured.
 HASHES = {
-    "ablations": "e5462d8bf4de",
-    "ablations-16": "5bd6b21d4f4b",
-    "broad-deployed": "e7a317ef1830",
-    "budgets": "0192f1d73bb0",
-    "dimensional": "50e11fa4fb42",
+    "ablations": "238d3072174b",
+    "ablations-16": "c599f39723d4",
+    "as-shipped": "b5289d467392",
+    "as-shipped-bm25": "2bc9f342ace9",
+    "broad-deployed": "6a532616b2ec",
+    "budgets": "74b8d1da2c8b",
+    "dimensional": "dce236d8a638",
     "exact-count": "03a7f0948017",
     "exact-count-words": "7339b5f67664",
-    "full-corpus": "b1934c2c7a62",
+    "full-corpus": "f74515faa602",
     "fusion": "5ad48e123736",
-    "pool-sensitivity": "e30d1ce53602",
+    "own-dense": "318077822e4d",
+    "own-dense-100": "154f993846c1",
+    "own-dense-recall": "3fab285f9320",
+    "pool-sensitivity": "00acf29cb089",
     "projection": "18b32e6115dd",
-    "shared-pool": "029e6e704cff",
+    "shared-pool": "8b1587347a17",
 }
 FOLDER = Path(protocols.__file__).parent
 
@@ -85,7 +90,10 @@ def test_families_of_the_paper() -> None:
 
 
 def test_budgets_are_filled_in() -> None:
-    text = MINIMAL + 'budgets = [2, 4]\n[[contrasts]]\nours = "a {B}"\ntheirs = "b {B}"\n'
+    text = (
+        MINIMAL.replace("views", "fusion")
+        + 'grid = [1.0]\nbudgets = [2, 4]\n[[contrasts]]\nours = "a {B}"\ntheirs = "b {B}"\n'
+    )
     assert parse(text, "x").planned() == [Contrast("a 2", "b 2"), Contrast("a 4", "b 4")]
 
 
@@ -112,6 +120,11 @@ def test_a_file_is_a_protocol_too(tmp_path: Path) -> None:
         (MINIMAL + "pools = [0]\n", "x: pools: expected numbers of 1 or more, got 0"),
         (MINIMAL + "budgets = [8, 4]\n", "x: budgets must ascend, each stated once"),
         (MINIMAL + "pools = []\n", "x: pools is empty"),
+        (MINIMAL + "budgets = [5, 9]\n", "x: views measures one of budgets, not several"),
+        (
+            MINIMAL.replace("views", "widths") + 'rankers = ["bm25"]\n',
+            "x: rankers are not for widths, which reads no other systems",
+        ),
         (MINIMAL + "pools = [5, 9]\n", "x: views measures one of pools, not several"),
         (MINIMAL + "widths = [5, 9]\n", "x: views measures one of widths, not several"),
         (MINIMAL + "resamples = 500\n", "x: resamples = 500; known: 10000"),
@@ -141,10 +154,10 @@ def test_a_file_is_a_protocol_too(tmp_path: Path) -> None:
             "x: sides: expected joint or document, got 'dokument'",
         ),
         (MINIMAL + 'text = "text"\n', "x: text = 'text'; known: title text"),
-        (MINIMAL + 'metric = "map"\n', "x: metric = 'map'; known: ndcg@10"),
+        (MINIMAL + 'metric = "map"\n', "x: metric = 'map'; known: ndcg@10, ndcg@100"),
         (MINIMAL + 'counts = "exact"\n', "x: counts = 'exact'; known: natural"),
         (MINIMAL + "shares = [7.0]\n", "x: shares: expected shares above 0 and up to 1, got 7.0"),
-        (MINIMAL + 'sources = ["bm25"]\n', "x: sources are for shared pools, not for views"),
+        (MINIMAL + 'sources = ["bm25"]\n', "x: sources are not for views, which reads"),
         (MINIMAL + 'groupings = ["nonsense"]\n', "x: groupings: "),
         (
             EXACT.format("exact-count", "4", "joint", '"chunks", "pooled"'),

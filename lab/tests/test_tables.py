@@ -4,12 +4,14 @@ number."""
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hplus.errors import InputError
+from hplus.evaluate.statistics import Difference, paired_difference
 from hplus_lab import cell as cells_on_disk
 from hplus_lab import paper, protocols
 from hplus_lab.cell import Cell
@@ -19,13 +21,15 @@ from hplus_lab.line import Line
 from hplus_lab.markdown import Strong, TextTable
 from hplus_lab.paper import Delta
 from hplus_lab.protocol import Contrast, Protocol
-from hplus_lab.summary import Summary, summarise
+from hplus_lab.summary import Outcome, Summary, summarise
 from hplus_lab.tables import (
     MISSING,
     NONE,
     contrasts_table,
     degenerate,
     facts_table,
+    leads_table,
+    p_value,
     paper_table,
     results_table,
 )
@@ -92,10 +96,13 @@ def test_the_lines_worked_out() -> None:
 
 def test_the_contrasts_worked_out() -> None:
     found = contrasts_table(summarise(VIEWS, both()))
-    assert found.columns == ["ours", "theirs", "points", "95 % interval", "p", "p (Holm)"]
+    assert found.columns == [
+        *("ours", "theirs", "points", "95 % interval"),
+        *("p", "p (Holm, family)", "p (Holm, table)"),
+    ]
     assert found.rows == [
-        ["phrase", "global", "+30.00", "30.00 to 30.00", "< .001", "< .001"],
-        ["global", "phrase", "-30.00", "-30.00 to -30.00", "< .001", "< .001"],
+        ["phrase", "global", "+30.00", "30.00 to 30.00", *["< .001"] * 3],
+        ["global", "phrase", "-30.00", "-30.00 to -30.00", *["< .001"] * 3],
     ]
     assert all(isinstance(entry, Strong) for entry in found.rows[0][2:])
     assert "| **+30.00** | **30.00 to 30.00** | **< .001** |" in found.markdown()
@@ -105,8 +112,80 @@ def test_what_holm_does_not_leave_is_not_bold() -> None:
     values = {"phrase": [0.1, 0.5, 0.3], "global": [0.5, 0.1, 0.3]}
     found = contrasts_table(summarise(VIEWS, [cell(VIEWS, "scifact", values)]))
     # All three drawn alike is one case of 27, more than 2.5 %.
-    assert found.rows[0][2:] == ["+0.00", "-40.00 to 40.00", "1.000", "1.000"]
+    assert found.rows[0][2:] == ["+0.00", "-40.00 to 40.00", *["1.000"] * 3]
     assert not any(isinstance(entry, Strong) for row in found.rows for entry in row)
+
+
+def test_holm_is_over_the_whole_table_too() -> None:
+    """Contrasts of two systems and three families: each alone in its family, one of six in the
+    table. A p of .02 holds in its family and not in the table."""
+    own = replace(
+        VIEWS,
+        contrasts=tuple(Contrast("phrase", "global", family) for family in ("a", "b", "c")),
+    )
+    summary = summarise(own, [cell(own, "scifact", {"phrase": [0.2], "global": [0.1]})])
+    p_values = [0.02, 0.0001, 0.3, 0.9, 0.005, 0.04]
+    outcomes = [
+        Outcome(system, contrast, Difference(0.1, 0.05, 0.2, p), p, {})
+        for (system, contrast), p in zip(
+            product(("mini", "other"), own.contrasts), p_values, strict=True
+        )
+    ]
+    missing = Outcome("third", own.contrasts[0], None, None, {})
+    summary = replace(summary, outcomes=(*outcomes, missing))
+    corrected = summary.corrected()
+    ranked = sorted(p_values)  # Holm by hand: the smallest times six, the next times five, ...
+    expected = np.maximum.accumulate([p * (6 - i) for i, p in enumerate(ranked)])
+    for outcome in outcomes:
+        assert outcome.difference is not None
+        by_hand = min(1.0, float(expected[ranked.index(outcome.difference.p)]))
+        found = corrected[outcome.system, outcome.contrast]
+        assert found == pytest.approx(by_hand)
+    assert ("third", own.contrasts[0]) not in corrected
+    shown = contrasts_table(summary).rows
+    assert [row[-2:] for row in shown[:2]] == [[".020", ".080"], ["< .001", "< .001"]]
+    assert not isinstance(shown[0][-1], Strong)
+    assert isinstance(shown[1][-1], Strong)
+
+
+def test_leads_are_corrected_for_all_lines() -> None:
+    """Two systems, two lines: p is that of a paired difference, Holm over both lines."""
+    rng = np.random.default_rng(7)
+    values = {
+        (system, view): rng.uniform(0.2, 0.8, 60) + (0.06 if (system, view) == best else 0)
+        for best in [("mini", "phrase")]
+        for system in ("mini", "other")
+        for view in ("phrase", "global")
+    }
+    cells = [
+        cell(
+            VIEWS, "scifact", {v: values[system, v].tolist() for v in ("phrase", "global")}, system
+        )
+        for system in ("mini", "other")
+    ]
+    summary = summarise(VIEWS, cells)
+    by_hand = {
+        view: paired_difference(
+            {"scifact": values["mini", view]}, {"scifact": values["other", view]}
+        )
+        for view in ("phrase", "global")
+    }
+    for lead in summary.leads:
+        assert lead.p == pytest.approx(by_hand[lead.line].p, abs=0.02)
+    own = {lead.line: lead.p for lead in summary.leads if lead.p is not None}
+    low, high = sorted(own, key=lambda line: own[line])
+    corrected = summary.corrected_leads()
+    assert corrected["other", low] == pytest.approx(min(1, 2 * own[low]))
+    assert corrected["other", high] == pytest.approx(min(1, max(2 * own[low], own[high])))
+    table = leads_table(summary)
+    assert table is not None
+    assert column(table, "p (Holm)") == [
+        p_value(corrected["other", v]) for v in ("phrase", "global")
+    ]
+    before = replace(summary, leads=tuple(replace(lead, p=None) for lead in summary.leads))
+    old = leads_table(before)
+    assert old is not None
+    assert column(old, "p (Holm)") == [MISSING, MISSING]
 
 
 def test_the_intervals_are_those_of_cells() -> None:
@@ -147,7 +226,7 @@ def test_a_task_that_one_system_lacks_is_missing() -> None:
     assert {entry for row in other for entry in row[7:]} == {MISSING}
     tested = contrasts_table(summarise(VIEWS, cells))
     assert [row[3] for row in tested.rows] == ["+30.00", "-30.00", MISSING, MISSING]
-    assert tested.rows[2] == ["other", "phrase", "global", *[MISSING] * 4]
+    assert tested.rows[2] == ["other", "phrase", "global", *[MISSING] * 5]
 
 
 def test_a_task_that_nobody_ran_is_missing() -> None:

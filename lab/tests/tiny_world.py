@@ -73,6 +73,7 @@ class World:
             checkpoint=SimpleNamespace(
                 crf=None,
                 head=None,
+                lexical=None,
                 idf=Idf(self.table),
                 source=str(cache),
                 backbone=SimpleNamespace(tokenizer=tokenizer),
@@ -156,19 +157,29 @@ class World:
             found.append(units)
         return found
 
-    def ndcg(self, scores: Sequence[dict[int, float]]) -> list[float]:
-        """nDCG@10 of every query from scores of its candidates; ties by document id."""
+    def ndcg(self, scores: Sequence[dict[int, float]], depth: int = 10) -> list[float]:
+        """nDCG@depth of every query from scores of its candidates; ties by document id."""
         found = []
         for query, own in zip(self.query_ids, scores, strict=True):
-            ranked = sorted(own, key=lambda d: (-own[d], self.ids[d]))[:10]
+            ranked = sorted(own, key=lambda d: (-own[d], self.ids[d]))[:depth]
             grades = self.judged[query]
             gained = [2 ** grades.get(self.ids[d], 0) - 1 for d in ranked]
-            ideal = sorted((2**grade - 1 for grade in grades.values()), reverse=True)[:10]
+            ideal = sorted((2**grade - 1 for grade in grades.values()), reverse=True)[:depth]
             dcg, best = (
                 sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
                 for gains in (gained, ideal)
             )
             found.append(dcg / best)
+        return found
+
+    def recall_top(self, scores: Sequence[dict[int, float]], depth: int) -> list[float]:
+        """Of every query, the share of the documents of its highest grade among the first."""
+        found = []
+        for query, own in zip(self.query_ids, scores, strict=True):
+            first = sorted(own, key=lambda d: (-own[d], self.ids[d]))[:depth]
+            grades = self.judged[query]
+            best = [name for name, grade in grades.items() if grade == max(grades.values())]
+            found.append(sum(self.ids[d] in best for d in first) / len(best))
         return found
 
     def global_scores(self, width: int) -> list[list[float]]:

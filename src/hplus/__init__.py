@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hplus.client import AsyncClient, Client
     from hplus.errors import (
         BackboneError,
         BudgetError,
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
         MissingDocumentError,
         MissingExtraError,
         ModelMismatchError,
+        ServiceError,
         StorageError,
+        TeacherError,
         TermsError,
     )
     from hplus.index import Index
@@ -34,9 +37,13 @@ if TYPE_CHECKING:
     from hplus.units.terms import Terms
 
 __version__ = "0.1.0"
+DEFAULT_MODEL = "small"
+"""The built-in checkpoint that is taken when none is named."""
 
 _HOMES = {
     "HPlus": "hplus.model",
+    "Client": "hplus.client",
+    "AsyncClient": "hplus.client",
     "Index": "hplus.index",
     "Results": "hplus.search.results",
     "Budget": "hplus.units.select",
@@ -61,17 +68,21 @@ _HOMES = {
     "FilterError": "hplus.errors",
     "MissingDocumentError": "hplus.errors",
     "ModelMismatchError": "hplus.errors",
+    "ServiceError": "hplus.errors",
     "StorageError": "hplus.errors",
+    "TeacherError": "hplus.errors",
     "IndexBusyError": "hplus.errors",
     "IndexDamagedError": "hplus.errors",
     "MissingExtraError": "hplus.errors",
 }
 
 __all__ = [
+    "AsyncClient",
     "BackboneError",
     "Budget",
     "BudgetError",
     "CheckpointError",
+    "Client",
     "Columns",
     "Document",
     "Encoded",
@@ -91,8 +102,10 @@ __all__ = [
     "Results",
     "Scores",
     "Search",
+    "ServiceError",
     "Span",
     "StorageError",
+    "TeacherError",
     "Terms",
     "TermsError",
     "Unit",

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -40,8 +39,17 @@ from hplus.backbones.published import published_settings
 from hplus.errors import BackboneError, BudgetError, CheckpointError, InputError
 from hplus.files import read_object, sync
 from hplus.heads.crf import CRF
-from hplus.heads.files import head_tensors, read_crf, read_idf, read_importance, read_tensors
+from hplus.heads.files import (
+    head_tensors,
+    read_crf,
+    read_idf,
+    read_importance,
+    read_lexical,
+    read_tensors,
+)
 from hplus.heads.importance import Idf, ImportanceHead
+from hplus.heads.lexical import LexicalHead
+from hplus.installed import folder_of, names, remedy
 from hplus.recipe import Recipe, Side
 from hplus.types import F32
 from hplus.units import patterns, rules
@@ -49,13 +57,12 @@ from hplus.units import patterns, rules
 FORMAT = 1
 # Raised when code that divides, pools or weighs gives something else for the same weights.
 RULES = 2
-BUILT_IN = Path(__file__).parent / "checkpoints"
 ENCODER = "encoder"
 # Folders of other machines, on Windows: reading one is a network call.
 _SHARES = ("\\\\", "//")
 _TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
 # Settings that joined the recipe later: a fingerprint has them only where they differ from these.
-_SINCE = ("pooling", "mean_over", "attention", "query_prompt", "document_prompt")
+_SINCE = ("pooling", "mean_over", "attention", "query_prompt", "document_prompt", "lexical")
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Checkpoint:
     """What to pass to load it again."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What the config says about data, licences and the training command."""
+    lexical: LexicalHead | None = None
 
     @property
     def name(self) -> str:
@@ -91,7 +99,8 @@ def load(
     offline: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """A checkpoint folder, the name of a built-in one ("mini"), a bare encoder folder, or a hub id.
+    """A checkpoint folder, an installed one by name ("small", "zh"), a bare encoder folder, or a
+    hub id.
 
     A bare encoder has no heads: units are content-word runs, every token counts the same until
     `HPlus.fit_idf` is called; pooling and prompts are those its authors publish with it.
@@ -114,12 +123,14 @@ def locate(name: str, *folders: Path) -> str:
     """What to load for a `Checkpoint.name`: a built-in name or hub id as it is, a folder's name
     in the first of `folders` that has it."""
     local = not name.startswith(_SHARES)
-    if (local and Path(name).is_absolute()) or _built_in(name) or HUB_ID.fullmatch(name):
+    if (local and Path(name).is_absolute()) or folder_of(name) or HUB_ID.fullmatch(name):
         return name
     if Path(name).name == name and name not in ("", ".."):
         for folder in folders:
             if (folder / name / "config.json").is_file():
                 return str((folder / name).resolve())
+    if missing := remedy(name):
+        raise CheckpointError(missing)
     places = ", ".join(map(str, folders))
     raise CheckpointError(f"no model {name!r} in {places or 'the package'}; say where it is")
 
@@ -209,7 +220,7 @@ def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool, form: Fo
         reference["path"] = ENCODER
         adapter = None
     contents = {
-        "heads.safetensors": head_tensors(checkpoint.crf, checkpoint.head),
+        "heads.safetensors": head_tensors(checkpoint.crf, checkpoint.head, checkpoint.lexical),
         "idf.safetensors": {} if checkpoint.idf is None else {"idf": checkpoint.idf.table},
         "adapter.safetensors": dict(adapter or {}),
     }
@@ -229,26 +240,22 @@ def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool, form: Fo
 def _find(source: str | os.PathLike[str]) -> Path | None:
     path = as_path("source", source)
     # A bare name is a built-in one first: a folder of that name is ./name.
-    if isinstance(source, str) and (built_in := _built_in(source)):
-        return built_in
+    if isinstance(source, str) and (installed := folder_of(source)):
+        return installed
     if os.fspath(source) and path.is_dir():
         return path
     if isinstance(source, str) and HUB_ID.fullmatch(source):
         return None
-    names = ", ".join(sorted(folder.name for folder in BUILT_IN.iterdir() if folder.is_dir()))
+    if missing := remedy(str(source)):
+        raise CheckpointError(missing)
     raise CheckpointError(
-        f"{str(source)!r} is neither a folder nor a built-in checkpoint ({names})"
+        f"{str(source)!r} is neither a folder nor a built-in checkpoint ({', '.join(names())})"
     )
 
 
-def _built_in(name: str) -> Path | None:
-    folder = BUILT_IN / name
-    return folder if re.fullmatch(r"[\w-]+", name) and folder.is_dir() else None
-
-
 def _name(folder: Path) -> str:
-    """What loads it again: a built-in checkpoint by its name, on any machine."""
-    return folder.name if folder.parent == BUILT_IN else str(folder.resolve())
+    """What loads it again: an installed checkpoint by its name, on any machine."""
+    return folder.name if folder_of(folder.name) == folder else str(folder.resolve())
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -300,9 +307,11 @@ def _load_folder(
     heads = tensors.get("heads.safetensors", {})
     crf = read_crf(heads, backbone.dim, folder)
     head = read_importance(heads, backbone.dim, folder)
-    idf = read_idf(tensors.get("idf.safetensors", {}), backbone.tokenizer.vocabulary, folder)
+    vocabulary = backbone.tokenizer.vocabulary
+    idf = read_idf(tensors.get("idf.safetensors", {}), vocabulary, folder)
+    lexical = read_lexical(heads, backbone.dim, vocabulary, folder)
     loaded = Checkpoint(
-        backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes
+        backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes, lexical
     )
     check(loaded, loaded.source if settings else str(path))
     return loaded
@@ -368,6 +377,7 @@ def check(checkpoint: Checkpoint, place: str) -> None:
     needs = (
         ("units", "crf", recipe.units, checkpoint.crf, "crf", "runs"),
         ("importance", "head", recipe.importance, checkpoint.head, "importance", "uniform"),
+        ("lexical", "head", recipe.lexical, checkpoint.lexical, "lexical", "importance"),
     )
     for setting, value, chosen, part, trained, untrained in needs:
         if chosen == value and (part is None or trained not in recipe.trained):

@@ -29,11 +29,7 @@ def write_encoded(path: str | os.PathLike[str], encoded: Encoded, *, fingerprint
     """Write all arrays of an encoding and the model's fingerprint, whole or not at all."""
     target = Path(path)
     check_suffix(target)
-    arrays: dict[str, Any] = {"global_": encoded.global_}
-    for part, kind, prefix in _PARTS:
-        held = getattr(encoded, part)
-        arrays |= {f"{prefix}{f.name}": getattr(held, f.name) for f in fields(kind)}
-    del arrays["dropped_vectors"]  # dropped units have lost theirs: no columns
+    arrays = arrays_of(encoded)
     about = {"format": FORMAT, "fingerprint": fingerprint}
     with writing(target) as file:
         if target.suffix == ".npz":
@@ -59,18 +55,34 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[Encoded, str]:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if about["format"] != FORMAT:
             raise InputError(f"{source} has format {about['format']!r}, expected {FORMAT!r}")
-        arrays["dropped_vectors"] = np.empty((len(arrays["dropped_weights"]), 0), np.float32)
-        parts: dict[str, Any] = {
-            part: kind(**{f.name: arrays.pop(f"{prefix}{f.name}") for f in fields(kind)})
-            for part, kind, prefix in _PARTS
-        }
-        return Encoded(**arrays, **parts), about["fingerprint"]
+        return encoded_of(arrays), about["fingerprint"]
     except FileNotFoundError:
         raise InputError(f"{source} is missing") from None
     except InputError:
         raise
     except Exception as error:  # a damaged archive makes zipfile and zlib raise anything
         raise InputError(f"{source} is not a valid encoding: {error}") from error
+
+
+def arrays_of(encoded: Encoded) -> dict[str, Any]:
+    """All arrays of an encoding by their names in a file."""
+    arrays: dict[str, Any] = {"global_": encoded.global_}
+    for part, kind, prefix in _PARTS:
+        held = getattr(encoded, part)
+        arrays |= {f"{prefix}{f.name}": getattr(held, f.name) for f in fields(kind)}
+    del arrays["dropped_vectors"]  # dropped units have lost theirs: no columns
+    return arrays
+
+
+def encoded_of(arrays: dict[str, Any]) -> Encoded:
+    """The encoding whose arrays these are: all of them, and no others."""
+    rest = dict(arrays)
+    rest["dropped_vectors"] = np.empty((len(rest["dropped_weights"]), 0), np.float32)
+    parts: dict[str, Any] = {
+        part: kind(**{f.name: rest.pop(f"{prefix}{f.name}") for f in fields(kind)})
+        for part, kind, prefix in _PARTS
+    }
+    return Encoded(**rest, **parts)
 
 
 def check_suffix(path: Path) -> None:

@@ -8,9 +8,11 @@
     ├── CheckpointError     a checkpoint folder is damaged, incomplete or of another version
     ├── BackboneError       the encoder's files are missing, changed or not understood
     ├── TermsError          a terminology file cannot be read
+    ├── TeacherError        a language model's endpoint cannot be used; its answers so far are kept
     ├── ModelMismatchError  an index was made by another model than the one at hand
     ├── StorageError        a disk or database failed; what was confirmed before is safe
     │   └── IndexBusyError  another process is writing to the index
+    ├── ServiceError        a service cannot be reached, or refuses a client
     ├── IndexDamagedError   files of an index are missing, cut short or changed
     └── MissingExtraError   an optional package is needed; the message names the extra
 
@@ -41,7 +43,14 @@ class BudgetError(InputError):
 
 
 class FilterError(InputError):
-    """A metadata filter that cannot be read; the message shows where."""
+    """A metadata filter that cannot be read; the message shows where.
+
+    at: the character of the filter that the caret points to, if there is one.
+    """
+
+    def __init__(self, message: str, at: int | None = None) -> None:
+        super().__init__(message)
+        self.at = at
 
 
 class MissingDocumentError(InputError, KeyError):
@@ -63,6 +72,10 @@ class TermsError(HPlusError):
     """A terminology file cannot be read."""
 
 
+class TeacherError(HPlusError):
+    """A language model's endpoint cannot be used; its answers so far are kept."""
+
+
 class MissingExtraError(HPlusError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 
@@ -77,6 +90,10 @@ class StorageError(HPlusError):
 
 class IndexBusyError(StorageError):
     """Another process is writing to the index."""
+
+
+class ServiceError(HPlusError):
+    """A service cannot be reached, or refuses a client."""
 
 
 class IndexDamagedError(HPlusError):

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import os
+import secrets
 import stat
 import zlib
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ def writing(path: Path) -> Iterator[io.BufferedIOBase]:
     Compressed if the name ends in .gz, without name or time in its header: the same content gives
     the same bytes.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    # Processes of several machines may write the same file on a shared disk.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     try:
         with draft.open("wb") as raw:
             if path.suffix == ".gz":

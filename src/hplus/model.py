@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from hplus import DEFAULT_MODEL
 from hplus import checkpoint as checkpoints
 from hplus.arguments import is_id, whole
 from hplus.backbones.encode import capacity, cut_tokens, encode_states, pooled_states
@@ -71,7 +72,7 @@ class HPlus:
 
     def __init__(
         self,
-        source: str | os.PathLike[str] = "mini",
+        source: str | os.PathLike[str] = DEFAULT_MODEL,
         *,
         device: str | None = None,
         terms: Terms | str | os.PathLike[str] | None = None,
@@ -318,12 +319,13 @@ class HPlus:
         reference = backbone.reference
         trained = ", ".join(recipe.trained) or "nothing (rules and frozen backbone)"
         alphas = " + ".join(f"{alpha:g} {view}" for view, alpha in recipe.fusion.items())
-        encoder = reference.get("model") or reference.get("path") or reference.get("hub")
+        named = self.checkpoint.notes.get("backbone")
+        encoder = named or reference.get("path") or reference.get("hub")
         prompts = {side: recipe.reading(side).prompt for side in get_args(Side)}
         shown = ", ".join(f"{side} {prompt!r}" for side, prompt in prompts.items() if prompt)
         lines = {
             "model": f"{recipe.name}  {self.fingerprint[:12]}",
-            "backbone": f"{encoder}, {self.dim} wide, {backbone.device}",
+            "backbone": f"{encoder}; {self.dim} wide, {backbone.device}",
             "window": f"{recipe.window} tokens, longer texts: {recipe.long}",
             "pooling": recipe.pooling
             + (" of the text alone" if recipe.mean_over == "text" else "")
@@ -363,7 +365,9 @@ class HPlus:
         short = [text for text, long in zip(once, is_long, strict=True) if not long]
         steps = list(in_steps(short)) if short or is_long.any() else [[]]
         with one_blas_thread():
-            parts = [self._views(self._states(s, side, advance), budget, width) for s in steps]
+            parts = [
+                self._views(self._states(s, side, advance), budget, width, side) for s in steps
+            ]
             for i in np.flatnonzero(is_long):
                 parts.append(self._encode_long(once[i], budget, width, side, advance))
         encoded = concatenate(parts)
@@ -386,7 +390,7 @@ class HPlus:
         for start, piece in self._stretches(text, side):
             states = self._states([piece], side)
             advance(len(piece) / len(text))
-            encoded = self._views(states, stretches.budget_of_stretch(budget), width)
+            encoded = self._views(states, stretches.budget_of_stretch(budget), width, side)
             lengths = np.diff(states.tokens.offsets)
             (averaged,) = pooled_states(backbone, reading, lengths, states.windows).tolist()
             parts.append(stretches.Stretch(start, encoded, states.pooled, averaged))
@@ -401,7 +405,7 @@ class HPlus:
             return sentences.stretches(text, stretches.SIZE)
         return iter([(0, text)])
 
-    def _views(self, states: States, budget: Budget, width: int | None) -> Encoded:
+    def _views(self, states: States, budget: Budget, width: int | None, side: Side) -> Encoded:
         importance = self._importance(states.tokens, states.inner)
         units, dropped = phrase.represent(
             states.tokens,
@@ -415,7 +419,9 @@ class HPlus:
             global_=global_.represent(states.pooled, self.recipe.global_width or self.dim),
             units=units,
             lexical=lexical.represent(
-                states.tokens, importance, self.checkpoint.backbone.tokenizer.unknown
+                states.tokens,
+                self._lexical_weights(states, importance, side),
+                self.checkpoint.backbone.tokenizer.unknown,
             ),
             dropped=dropped,
             coverage=Coverage(
@@ -470,6 +476,12 @@ class HPlus:
         if kind == "idf" and parts.idf is not None:
             return parts.idf.importance(tokens.ids)
         return np.ones(len(tokens.ids), np.float32)
+
+    def _lexical_weights(self, states: States, importance: F32, side: Side) -> F32:
+        head = self.checkpoint.lexical
+        if self.recipe.lexical == "importance" or head is None:
+            return importance
+        return head.weights(states.tokens.ids, states.inner, side)
 
     def _width(self, width: int | None) -> int:
         wanted = self.recipe.phrase_width or self.dim if width is None else width

@@ -9,7 +9,8 @@ from pathlib import Path
 from hplus.backbones import mini
 from hplus.backbones.export import place_of
 from hplus.backbones.files import sha256
-from hplus.checkpoint import BUILT_IN, Checkpoint
+from hplus.checkpoint import Checkpoint
+from hplus.installed import distribution_of, folder_of
 
 _TOKENIZER = ("tokenizer", "vocab", "merges", "spiece", "sentencepiece")
 
@@ -31,12 +32,13 @@ class Origin:
 
 def origins(checkpoint: Checkpoint) -> list[Origin]:
     """Every file that was read: the encoder's, the tokenizer's, then the checkpoint's own."""
-    root = BUILT_IN / checkpoint.source  # the source itself where that is an absolute path
-    own = _package("hplus") if root.parent == BUILT_IN else str(root)
-    return [*_encoder(checkpoint, root), *_heads(checkpoint, root, own)]
+    installed = folder_of(checkpoint.source)
+    root = installed or Path(checkpoint.source)
+    own = _package(distribution_of(checkpoint.source)) if installed else str(root)
+    return [*_encoder(checkpoint, root, own), *_heads(checkpoint, root, own)]
 
 
-def _encoder(checkpoint: Checkpoint, root: Path) -> list[Origin]:
+def _encoder(checkpoint: Checkpoint, root: Path, own: str) -> list[Origin]:
     reference = checkpoint.backbone.reference
     folder = place_of(reference)
     if folder is None:
@@ -45,7 +47,7 @@ def _encoder(checkpoint: Checkpoint, root: Path) -> list[Origin]:
     if "path" not in reference:
         place, base = _package(mini.DISTRIBUTION), folder
     elif folder.is_relative_to(root):
-        place, base = str(root), root
+        place, base = own, root
     else:
         place, base = str(folder), folder
     found = []

@@ -17,6 +17,7 @@ from hplus.views.fusion import check_alphas
 Side = Literal["query", "document"]
 _CHOICES = {
     "importance": ("head", "idf", "uniform"),
+    "lexical": ("importance", "head"),
     "long": get_args(Long),
     "pooling": get_args(Pooling),
     "mean_over": get_args(MeanOver),
@@ -27,6 +28,7 @@ _PLAIN = (
     "name",
     "units",
     "importance",
+    "lexical",
     "layer",
     "window",
     "long",
@@ -43,16 +45,19 @@ class Recipe:
     """Settings of a model; what a config leaves out has the value given here.
 
     units: "crf" (trained), or a rule of `hplus.units.rules`. importance: "head" (trained),
-    "idf", or "uniform". layer: the one whose states the heads read, None the last. long:
-    "stitch" or "cut". pooling ("mean", "cls", "last"), mean_over ("all" or "text") and the two
-    prompts: as the encoder was trained, see `Reading`. attention: "bidirectional", or "causal"
-    for a Qwen3 that was trained so. patterns: the CRF's units are settled by the patterns of
-    spelling (`hplus.units.patterns`). Widths None mean all of the backbone's.
+    "idf", or "uniform". lexical: the weights of the lexical view, those of "importance" or of a
+    "head" of its own (`hplus.heads.lexical`). layer: the one whose states the heads read, None
+    the last. long: "stitch" or "cut". pooling ("mean", "cls", "last"), mean_over ("all" or
+    "text") and the two prompts: as the encoder was trained, see `Reading`. attention:
+    "bidirectional", or "causal" for a Qwen3 that was trained so. patterns: the CRF's units are
+    settled by the patterns of spelling (`hplus.units.patterns`). Widths None mean all of the
+    backbone's.
     """
 
     name: str = "unnamed"
     units: str = "runs"
     importance: str = "uniform"
+    lexical: str = "importance"
     layer: int | None = None
     window: int = 256
     long: Long = "stitch"
@@ -113,6 +118,7 @@ class Recipe:
             "name": self.name,
             "units": self.units,
             "importance": self.importance,
+            "lexical": self.lexical,
             "layer": self.layer,
             "window": self.window,
             "long": self.long,

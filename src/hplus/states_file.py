@@ -64,20 +64,20 @@ def stored_states(
 
     progress: what to call the work beside the bar; without a name there is no bar.
     """
-    backbone = model.checkpoint.backbone
-    reading = replace(model.recipe.reading(side), long="cut")
-    reading = replace(reading, layer=reading.layer or backbone.depth)
+    backbone, reading = model.checkpoint.backbone, _reading(model, side)
     read = partial(backbone.tokenizer.tokens, prompt=reading.prompt)
     tokens = cut_tokens(read(texts), capacity(backbone, reading))
     folder = Path(cache) / _key(model, texts, reading)
     folder.mkdir(parents=True, exist_ok=True)
     done_file = folder / "done.json"
     done = read_done(done_file, len(texts))
-    shapes = {
+    shapes: dict[str, tuple[type, tuple[int, int]]] = {
         "states": (np.float16, (len(tokens.ids), backbone.dim)),
-        "inner": (np.float16, (len(tokens.ids), backbone.dim)),
         "mean": (np.float32, (len(texts), backbone.dim)),
     }
+    below = reading.layer != backbone.depth
+    if below:  # else the heads read the last layer, whose states are kept already
+        shapes["inner"] = (np.float16, (len(tokens.ids), backbone.dim))
     arrays = {
         name: mapped(folder / f"{name}.npy", dtype, shape, fresh=done == 0)
         for name, (dtype, shape) in shapes.items()
@@ -96,12 +96,22 @@ def stored_states(
             )
             rows = slice(tokens.offsets[first], tokens.offsets[last])
             arrays["states"][rows] = step.states
-            arrays["inner"][rows] = step.inner
+            if below:
+                arrays["inner"][rows] = step.inner
             arrays["mean"][first:last] = step.pooled
             for array in arrays.values():
                 array.flush()
             write_done(done_file, last)
-    return StoredStates(tokens, arrays["states"], arrays["inner"], np.asarray(arrays["mean"]))
+    inner = arrays["inner" if below else "states"]
+    return StoredStates(tokens, arrays["states"], inner, np.asarray(arrays["mean"]))
+
+
+def are_stored(
+    model: HPlus, texts: Sequence[str], cache: str | os.PathLike[str], *, side: Side = "document"
+) -> bool:
+    """Whether the cache has the states of all these texts."""
+    folder = Path(cache) / _key(model, texts, _reading(model, side))
+    return read_done(folder / "done.json", len(texts)) == len(texts) > 0
 
 
 def unit_begins(crf: CRF, stored: StoredStates, *, settled: bool = False) -> Bool:
@@ -125,6 +135,11 @@ def weigh(head: ImportanceHead, stored: StoredStates) -> F32:
         rows = slice(first, first + ROWS)
         importance[rows] = head.importance(stored.inner[rows].astype(np.float32))
     return importance
+
+
+def _reading(model: HPlus, side: Side) -> Reading:
+    reading = replace(model.recipe.reading(side), long="cut")
+    return replace(reading, layer=reading.layer or model.checkpoint.backbone.depth)
 
 
 def _key(model: HPlus, texts: Sequence[str], reading: Reading) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import UnknownTokensWarning
+from hplus.installed import OTHERS, folder_of
 from hplus.texts import STEP_CHARACTERS, in_steps
 from hplus.units.sentences import stretches
 
@@ -42,17 +43,16 @@ class Count:
             return
         pieces = (piece for text in texts for _, piece in stretches(text, STEP_CHARACTERS))
         for step in in_steps(pieces):  # a long text takes no more memory than others
-            ids = tokenizer.tokens(step).ids
-            found = int((ids == tokenizer.unknown).sum())
-            self.tokens += len(ids)
+            tokens, found = tokenizer.count_unknown(step)
+            self.tokens += tokens
             self.unknown += found
             self.chinese |= bool(found) and any(_HAN.search(text) for text in step)
 
     def advice(self, what: str, model: str) -> str:
         """One sentence: how much of what is unknown, and which model to take."""
         better = (
-            "take an encoder of Chinese (hplus convert makes it a model)"
-            if self.chinese
+            "take the model zh" + ("" if folder_of("zh") else f" ({OTHERS['zh']})")
+            if self.chinese and model != "hplus-zh"
             else "take an encoder of the texts' language (hplus convert makes it a model)"
         )
         return (

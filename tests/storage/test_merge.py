@@ -74,10 +74,8 @@ def test_merged_lists_hold_every_vector_once(
     among those that were learned with them."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {
-            "LISTED": 1,
             "LISTED_DOCUMENTS": 1,
-            "UNITS_PER_LIST": per_list,
-            "GLOBALS_PER_LIST": per_list,
+            "PER_LIST": per_list,
             "LEARNED": learned,
         }.items():
             patch.setattr(lists, name, value)
@@ -88,48 +86,35 @@ def test_merged_lists_hold_every_vector_once(
                 return
             arrays = merge.merge(kept)
             found = written(arrays | merge_lists.merge_lists(kept))
-            for prefix, owner in (("", "offsets"), ("global_", "")):
-                check_lists(found, prefix, kept, owner, per_list)
+            check_lists(found, kept, per_list)
 
 
-def check_lists(
-    found: dict[str, Array], prefix: str, kept: list[Kept], owner: str, per_list: int
-) -> None:
-    vectors = found[f"{prefix}vectors"]
-    if not len(vectors):
-        assert f"{prefix}centroids" not in found
-        return
-    rows, offsets = found[f"{prefix}list_rows"], found[f"{prefix}list_offsets"]
+def check_lists(found: dict[str, Array], kept: list[Kept], per_list: int) -> None:
+    vectors = found["global_vectors"]
+    rows, offsets = found["global_list_rows"], found["global_list_offsets"]
     assert sorted(rows.tolist()) == list(range(len(vectors)))
     assert all((np.diff(rows[a:b].astype(int)) > 0).all() for a, b in pairwise(offsets))
-    scales = found.get(f"{prefix}scales")
-    stored = normalise(dequantise(vectors, scales))
+    stored = normalise(dequantise(vectors, found.get("global_scales")))
     list_of = np.empty(len(rows), np.int64)
     list_of[rows] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     # By hand: which segments keep their lists, and which rows those were.
     first = begun = 0
     for part in kept:
-        centroids = getattr(part.segment, f"{prefix}centroids")
-        lengths = part.lengths(owner)
-        count = int(lengths.sum())
-        old = part.offsets(owner)
-        mine = np.concatenate(
-            [np.empty(0, np.int64), *(np.arange(old[p], old[p + 1]) for p in part.places)]
-        )
+        centroids, count = part.segment.global_centroids, len(part)
         if (
             centroids is not None
             and 2 * len(centroids) >= lists.LEARNED
             and 2 * count >= len(centroids) * per_list
         ):
-            own = getattr(part.segment, f"{prefix}list_offsets")
-            members = getattr(part.segment, f"{prefix}list_rows")
+            own, members = part.segment.global_list_offsets, part.segment.global_list_rows
             before = np.empty(len(members), np.int64)
             before[members] = np.repeat(np.arange(len(own) - 1), np.diff(own))
-            np.testing.assert_array_equal(list_of[first : first + count], begun + before[mine])
+            expected = begun + before[part.places]
+            np.testing.assert_array_equal(list_of[first : first + count], expected)
             begun += len(centroids)
         first += count
     learned = list_of >= begun
-    near = stored[learned] @ found[f"{prefix}centroids"][begun:].T
+    near = stored[learned] @ found["global_centroids"][begun:].T
     if learned.sum() <= lists.LEARNED * per_list:  # learned at once
         chosen = near[np.arange(len(near)), list_of[learned] - begun]
         np.testing.assert_allclose(chosen, near.max(axis=1, initial=-1), atol=1e-6)

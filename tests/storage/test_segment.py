@@ -21,6 +21,7 @@ from brute_force import Corpus, corpora, row_errors
 from builders import assert_same, random_encoded, random_vectors, with_units
 from hplus.errors import IndexDamagedError
 from hplus.storage import lists as ivf
+from hplus.storage import sketches
 from hplus.storage.disk import Disk
 from hplus.storage.segment import (
     FORMATS,
@@ -264,22 +265,37 @@ DAMAGES: dict[str, Change] = {
     "lists backwards": put("lexical_offsets", backwards),
     "offsets from one": put("offsets", lambda a: a + 1),
     "a posting less": put("lexical_documents", lambda a: a[:-1]),
-    "lists but no centroids' ends": put("list_offsets", lambda a: a[:-1]),
-    "centroids of another type": put("centroids", lambda a: a.astype(np.float16)),
+    "lists but no centroids' ends": put("global_list_offsets", lambda a: a[:-1]),
+    "centroids of another type": put("global_centroids", lambda a: a.astype(np.float16)),
+    "a sketch less": put("sketches", lambda a: a[:-1]),
+    "sketches of another type": put("sketches", lambda a: a.astype(np.float32)),
+    "sketches without columns": put("sketches", lambda a: a[:, :0]),
+    "sketches without an axis": put("sketches", lambda _: np.array(3, np.int8)),
+    "sketches without anchors": drop("anchors"),
+    "no anchor": put("anchors", lambda a: a[:0]),
+    "an anchor that is no document": put("anchors", lambda a: a + 3),
+    "an anchor below 0": put("anchors", lambda a: a - 4),
+    "anchors without a map": drop("anchor_map"),
+    "a map of another shape": put("anchor_map", lambda a: a[:, :0]),
     "token ids without an axis": put("lexical_ids", lambda _: np.array(3, np.int32)),
-    "centroids without an axis": put("centroids", lambda _: np.array(3, np.float32)),
+    "centroids without an axis": put("global_centroids", lambda _: np.array(3, np.float32)),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_header_that_does_not_fit_is_refused(tmp_path: Path, damage: str) -> None:
+def test_a_header_that_does_not_fit_is_refused(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file is a sound safetensors file of the right length, but not this segment."""
     encoded = random_encoded(np.random.default_rng(0), [3, 0, 2], dropped=[1, 0, 2])
     ids = np.array([1, 5, 5], np.int32)
     terms = Lexical(ids, np.ones(3, np.float32), offsets_of([2, 1, 0]))
     encoded = replace(encoded, lexical=terms)
     arrays = write(tmp_path / "one", encoded, "int8")
-    arrays |= ivf.build(arrays["vectors"], arrays["scales"])
+    arrays |= ivf.build(arrays["global_vectors"], arrays["global_scales"])
+    monkeypatch.setattr(sketches, "SKETCHED", 1)
+    arrays |= sketches.sketches_of(arrays)
+    arrays["sketches"] = np.concatenate([*arrays["sketches"].blocks()])
     DAMAGES[damage](arrays)
     (tmp_path / "one").write_bytes(b"".join(bytes(part) for part in file_parts(arrays)))
     with pytest.raises(IndexDamagedError, match=r"one\b"):

@@ -35,7 +35,7 @@ from hplus import texts as steps
 from hplus.errors import IndexDamagedError, InputError
 from hplus.index import Index
 from hplus.search.searcher import Results
-from hplus.storage import compact, lists, merge, segment
+from hplus.storage import compact, lists, merge, segment, sketches
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import Encoded, View, concatenate
 from hplus.units.select import Budget
@@ -46,7 +46,8 @@ SMALL = {
     segment: {"CHUNK": 2, "LEXICAL_CHUNK": 4},
     merge: {"BLOCK": 3},
     steps: {"STEP_TEXTS": 2},
-    lists: {"LISTED": 4, "LISTED_DOCUMENTS": 3},
+    lists: {"LISTED_DOCUMENTS": 3},
+    sketches: {"SKETCHED": 4},
 }
 WIDTH = 6
 WORDS = text_of_words(40)

@@ -15,6 +15,7 @@ from brute_force import TEXT, Corpus, QuickDisk, corpora, index_of
 from builders import random_encoded
 from hplus.index import Index
 from hplus.storage import lists as ivf
+from hplus.storage import sketches
 from hplus.storage.segment import FORMATS, Format, Segment
 from hplus.storage.stats import PARTS
 from hplus.types import Encoded
@@ -33,7 +34,8 @@ def files(index: Index) -> list[dict[str, np.ndarray]]:
 
 def test_every_array_belongs_to_one_part() -> None:
     named = [name for names in PARTS.values() for name in names]
-    assert sorted(named) == sorted(f.name for f in fields(Segment) if f.name != "inverse_norms")
+    computed = {"inverse_norms", "longest_rows"}
+    assert sorted(named) == sorted({f.name for f in fields(Segment)} - computed)
 
 
 @some
@@ -41,7 +43,7 @@ def test_every_array_belongs_to_one_part() -> None:
 def test_counts_and_bytes_are_those_of_the_files(data: st.DataObject, corpus: Corpus) -> None:
     gone = data.draw(st.sets(st.integers(0, len(corpus) - 1)))
     with pytest.MonkeyPatch.context() as patch, index_of(corpus) as index:
-        patch.setattr(ivf, "LISTED", 1)
+        patch.setattr(sketches, "SKETCHED", 1)
         patch.setattr(ivf, "LISTED_DOCUMENTS", 1)
         index.add_encoded(["with lists"], random_encoded_like(corpus))
         index.delete([corpus.ids[i] for i in gone])
@@ -132,16 +134,14 @@ def test_the_catalogue_weighs_what_its_file_will(tmp_path: Path) -> None:
     assert found == (path / "catalogue.sqlite").stat().st_size > 500_000
 
 
-def test_lists_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ivf, "LISTED", 10)
+def test_lists_and_sketches_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketches, "SKETCHED", 2)
     monkeypatch.setattr(ivf, "LISTED_DOCUMENTS", 2)
-    monkeypatch.setitem(ivf.build.__kwdefaults__, "per_list", 4)
     with Index.create(
         tmp_path / "index", width=8, global_width=8, fingerprint="x", disk=QuickDisk()
     ) as index:
         index.add_encoded(["a", "b"], random_encoded(np.random.default_rng(0), [7, 6]))
-        # Of units three centroids of eight float32, four offsets, each of 13 rows once; of the two
-        # documents one centroid, two offsets and both documents.
-        of_units = 3 * 8 * 4 + 4 * 8 + 13
-        of_documents = 1 * 8 * 4 + 2 * 8 + 2
-        assert index.stats().bytes["lists"] == of_units + of_documents
+        # One centroid of eight float32, two offsets and both documents.
+        assert index.stats().bytes["lists"] == 1 * 8 * 4 + 2 * 8 + 2
+        # Two sketches of one column, one anchor and its part in the map.
+        assert index.stats().bytes["sketches"] == 2 * 1 + 8 + 4

@@ -1,18 +1,29 @@
 """Patterns: every example, the settling of a partition by a naive one, and texts of any kind."""
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hplus.evaluate.data import demo_folder, read_beir
 from hplus.types import Tokens, offsets_of
+from hplus.units import patterns
 from hplus.units.pattern_table import PATTERNS, Pattern
-from hplus.units.patterns import EXPRESSIONS, Spelled, override, settle, spelled
+from hplus.units.patterns import EXPRESSIONS, Spelled, needed, override, settle, spelled
 from hplus.units.words import STOP_WORDS, is_content, words
 
+LINES = Path(__file__).parents[2] / "experiments" / "segmentation"
+WHOLE_TABLE = patterns._compiled(PATTERNS)
+ALONE = [re.compile(rf"(?<!\w)(?:{own.regex})", re.VERBOSE) for own in PATTERNS]
 SIGNS = "aEx1203 .,;:/-+*()[]<>=%µβ²⁺'_PnomgHRc"
+
+
+def whole_example(pattern: Pattern) -> str:
+    return pattern.example.replace("⟦", "").replace("⟧", "")
 
 
 def tokens_of(*texts: str) -> Tokens:
@@ -33,7 +44,7 @@ def divided(text: str) -> list[str]:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_every_pattern_finds_its_example(pattern: Pattern) -> None:
     before, found, _ = pattern.example.replace("⟧", "⟦").split("⟦")
-    text = pattern.example.replace("⟦", "").replace("⟧", "")
+    text = whole_example(pattern)
     start = len(before)
     expected = Spelled(start, start + len(found), pattern.begins, pattern.ends)
     assert expected in spelled(text)
@@ -117,7 +128,7 @@ def test_settle_against_the_rule_read_aloud(
     assert settle(begins, spans, found).tolist() == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)  # the first may compile the table
 @given(st.text(alphabet=SIGNS, max_size=60))
 def test_matches_lie_in_the_text_and_patterns_do_not_overlap(text: str) -> None:
     found = spelled(text)
@@ -126,6 +137,7 @@ def test_matches_lie_in_the_text_and_patterns_do_not_overlap(text: str) -> None:
     assert all(a.end <= b.start for a, b in pairwise(own for own in found))
 
 
+@settings(deadline=None)  # the first may compile the table
 @given(st.lists(st.text(alphabet=SIGNS, max_size=30), max_size=4))
 def test_a_text_is_settled_the_same_alone_and_in_a_batch(texts: list[str]) -> None:
     tokens = tokens_of(*texts)
@@ -134,6 +146,71 @@ def test_a_text_is_settled_the_same_alone_and_in_a_batch(texts: list[str]) -> No
     parts = [override(np.ones(len(own.ids), np.bool_), own) for own in alone]
     assert together.tolist() == [place for part in parts for place in part.tolist()]
     assert all(part[0] for part in parts if len(part))
+
+
+def assert_needs_are_there(text: str) -> None:
+    """A pattern whose needs a text lacks would not have matched: leaving it out changes nothing."""
+    matching = {own for own, alone in zip(PATTERNS, ALONE, strict=True) if alone.search(text)}
+    assert matching <= set(needed(text))
+
+
+@pytest.mark.parametrize("file", ["dev.txt", "report.txt"])
+def test_needs_are_there_in_marked_lines(file: str) -> None:
+    for line in (LINES / file).read_text("utf-8").splitlines():
+        assert_needs_are_there(re.sub("[⟦⟧│]", "", line))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_needs_are_there_in_the_demo(language: str) -> None:
+    demo = read_beir(demo_folder(language), "test")
+    for text in (*demo.queries, *demo.documents):
+        assert_needs_are_there(text)
+
+
+@pytest.mark.parametrize("number", range(len(PATTERNS)), ids=lambda number: PATTERNS[number].name)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_needs_are_there_in_texts_made_from_a_pattern(number: int, data: st.DataObject) -> None:
+    assert PATTERNS[number] in needed(data.draw(st.from_regex(ALONE[number])))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(alphabet=SIGNS, max_size=6),
+            st.sampled_from([whole_example(own) for own in PATTERNS]),
+            st.sampled_from(" ".join(whole_example(own) for own in PATTERNS).split()),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["", " ", "/", "-"]),
+)
+def test_needs_are_there_in_any_text(parts: list[str], between: str) -> None:
+    assert_needs_are_there(between.join(parts))
+
+
+def test_the_patterns_a_text_needs_find_what_the_whole_table_finds() -> None:
+    for pattern in PATTERNS:
+        text = whole_example(pattern)
+        expected = [(own.lastgroup, own.span()) for own in WHOLE_TABLE.finditer(text)]
+        some = patterns._compiled(needed(text))
+        assert [(own.lastgroup, own.span()) for own in some.finditer(text)] == expected
+        assert expected
+
+
+def test_the_table_is_compiled_as_texts_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+
+    def counting(these: tuple[Pattern, ...]) -> re.Pattern[str]:
+        compiled.append(len(these))
+        return WHOLE_TABLE
+
+    monkeypatch.setattr(patterns, "_compiled", counting)
+    table = patterns._Table()
+    for text in ("heart failure", "warfarin 5 mg", "heart failure", "no fever", "P < 0.05"):
+        table.of(text)
+    assert compiled == [0, len(needed("warfarin 5 mg")), len(PATTERNS)]
 
 
 def test_expressions_have_function_words_between_content_words() -> None:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hplus import DEFAULT_MODEL
 from hplus.errors import InputError
 from hplus.model import HPlus
 from hplus_lab import macros
@@ -39,7 +40,7 @@ class System:
     """A model by its name in tables; settings: what is changed of its recipe."""
 
     name: str
-    model: str = "mini"
+    model: str = DEFAULT_MODEL
     settings: dict[str, Any] = field(default_factory=dict)
 
     def load(self, window: int, device: str | None = None) -> HPlus:
@@ -120,7 +121,7 @@ def _systems(items: list[Any]) -> tuple[System, ...]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise InputError(f"expected a system with a name, got {item!r}")
         settings = dict(item)
-        name, model = settings.pop("name"), settings.pop("model", "mini")
+        name, model = settings.pop("name"), settings.pop("model", DEFAULT_MODEL)
         if not isinstance(model, str):
             raise InputError(f"the model of {name}: expected a string, got {model!r}")
         if any(name == other.name for other in systems):

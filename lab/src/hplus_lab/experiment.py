@@ -14,11 +14,11 @@ from hplus.errors import InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.bench import Bench
 from hplus.evaluate.data import RetrievalSet
-from hplus.evaluate.metrics import oracle_ndcg, recall
+from hplus.evaluate.metrics import measure, oracle_ndcg, recall
 from hplus.states_file import StoredStates
 from hplus.storage.segment import dequantise, quantise
 from hplus.types import F32, F64, I64, Units
-from hplus.units.select import Budget
+from hplus.units.select import Budget, bring_to
 from hplus.units.terms import Terms
 from hplus.views import global_
 from hplus_lab import rankers
@@ -49,7 +49,8 @@ class Experiment:
     """What a protocol fixes on one bench; units once pooled are kept for the next line.
 
     n: documents. gate: the candidates, i64[queries, K], best first. units: the model's own rule,
-    with terminology where the protocol has it.
+    with terminology where the protocol has it. budget: to how many phrases the documents of the
+    phrase view are merged; 0: they keep all.
     """
 
     def __init__(self, bench: Bench, protocol: Protocol, inputs: Inputs | None = None) -> None:
@@ -62,6 +63,9 @@ class Experiment:
         self.units = recipe.units + ("+terms" if protocol.boundaries == "model+terms" else "")
         self.width = min(protocol.widths[0], dim)
         self.gate_width = min(protocol.gate_width, dim)
+        self.budget = (
+            protocol.budgets[0] if protocol.counts == "natural" and protocol.budgets else 0
+        )
         self.gate = bench.gate(self.global_scores(self.gate_width), max(protocol.pools))
         self._units: dict[tuple[str, str, bool, int], Units] = {}
         self._baselines: dict[str, Ranker] = {}
@@ -105,6 +109,13 @@ class Experiment:
         scores = self.global_scores(width)
         return rankers.by_global(scores, queries, documents, self.protocol.format)
 
+    @property
+    def dense_ranker(self) -> Ranker:
+        """The encoder's own vector at full width, in float32."""
+        queries, documents = (global_.represent(s.pooled, s.pooled.shape[1]) for s in self.sides)
+        scores: F32 = queries @ documents.T
+        return rankers.by_global(scores, queries, documents, "f32")
+
     @cached_property
     def lexical_ranker(self) -> Ranker:
         """S_L with the model's importance."""
@@ -112,19 +123,49 @@ class Experiment:
         vocabulary = self.bench.model.checkpoint.backbone.tokenizer.vocabulary
         return rankers.by_lexical(queries, documents, vocabulary)
 
-    def phrase_ranker(self, pools: Pools, rule: str = "", width: int = 0) -> Ranker:
-        """S_P of all units, by default the model's own with terminology, at the usual width."""
+    def phrases(self, rule: str = "", width: int = 0) -> tuple[Units, Units]:
+        """All units of the queries, and those of the documents within the budget; by default the
+        model's own with terminology, at the usual width."""
         rule, width = rule or self.units, width or self.width
         queries, documents = (self.units_of(side, rule, width) for side in self.sides)
-        return self.unit_ranker(queries, documents, pools)
+        if self.budget:
+            documents = bring_to(self.within_budget(documents), "merge", documents)
+        return queries, documents
 
-    def token_ranker(self, pools: Pools, width: int = 0) -> Ranker:
-        """Late interaction over all tokens, every query token counting once."""
+    def within_budget(self, documents: Units) -> I64:
+        """How many vectors each document has in the phrase view."""
+        found = np.diff(documents.offsets)
+        return np.minimum(found, self.budget) if self.budget else found
+
+    def phrase_ranker(self, pools: Pools, rule: str = "", width: int = 0) -> Ranker:
+        """S_P of `phrases`."""
+        return self.unit_ranker(*self.phrases(rule, width), pools)
+
+    def token_ranker(self, pools: Pools, width: int = 0, *, weighted: bool) -> Ranker:
+        """Late interaction over all tokens; a query token counts once, or by its importance as a
+        phrase does."""
         width = width or self.width
-        queries, documents = (
-            self.units_of(side, "tokens", width, "uniform") for side in self.sides
-        )
-        return self.unit_ranker(queries, documents, pools, keep=True)
+        importance = "" if weighted else "uniform"
+        queries = self.units_of(self.bench.queries, "tokens", width, importance)
+        documents = self.units_of(self.bench.documents, "tokens", width, "uniform")
+        return self.unit_ranker(queries, documents, pools, keep=not weighted)
+
+    def pooled_token_ranker(self, pools: Pools, width: int = 0) -> Ranker:
+        """Token pooling: the tokens of each document clustered (Ward) to as many vectors as the
+        document has phrases; a query keeps all its tokens, weighted."""
+        width = width or self.width
+        counts = self.within_budget(self.units_of(self.bench.documents, self.units, width))
+        queries = self.units_of(self.bench.queries, "tokens", width)
+        documents = self.units_of(self.bench.documents, "tokens", width, "uniform")
+        return self.unit_ranker(queries, bring_to(counts, "ward", documents), pools)
+
+    def beside_phrases(self, pools: Pools, width: int = 0) -> dict[str, Ranker]:
+        """What every phrase line is to be read against: the same encoder's tokens."""
+        return {
+            "weighted token": self.token_ranker(pools, width, weighted=True),
+            "unweighted token": self.token_ranker(pools, width, weighted=False),
+            "pooled token": self.pooled_token_ranker(pools, width),
+        }
 
     def unit_ranker(
         self, queries: Units, documents: Units, pools: Pools, *, keep: bool = False
@@ -178,9 +219,25 @@ class Experiment:
         return self.bench.gate(scores, self.protocol.pools[0])
 
     def values(self, scores: F32 | F64, pools: Pools) -> F64:
-        """nDCG@10 of every query over its own candidates."""
+        """The protocol's measure of every query over its own candidates."""
         pooled = [scores[row, own].astype(np.float64) for row, own in enumerate(pools)]
-        return self.bench.ndcg10(pooled, pools)
+        return self.measured(pooled, pools)
+
+    def measured(self, pooled: Sequence[F64], pools: Pools) -> F64:
+        """The same from the scores of the candidates alone; ties by document id."""
+        metric, data = self.protocol.metric, self.bench.data
+        if metric == "ndcg@10":
+            return self.bench.ndcg10(pooled, pools)
+        depth = int(metric.split("@")[1])
+        run = {}
+        for query, scores, own in zip(data.query_ids, pooled, pools, strict=True):
+            # Only those that may be among the best are sorted by their names.
+            edge = np.partition(scores, -depth)[-depth] if len(scores) > depth else -np.inf
+            near = np.flatnonzero(scores >= edge)
+            names = self.bench.ids[own[near]].tolist()
+            run[query] = dict(zip(names, scores[near].tolist(), strict=True))
+        judged = {query: data.judgements[query] for query in data.query_ids}
+        return measure(run, judged, [metric]).values[metric]
 
     def line(
         self,

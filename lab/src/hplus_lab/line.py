@@ -17,7 +17,7 @@ At = dict[str, str | int | float]
 
 @dataclass(frozen=True)
 class Line:
-    """nDCG@10 of every query, f64[queries], and what it costs.
+    """The protocol's measure of every query, f64[queries], and what it costs.
 
     at: the coordinates of the line in its table, as {"rule": "tokens", "budget": 16}. facts: what
     was measured beside, as the recall of its candidates. file: bytes a document in the file that

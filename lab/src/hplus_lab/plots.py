@@ -24,6 +24,7 @@ from hplus.evaluate.statistics import Interval
 from hplus_lab.cache import write
 from hplus_lab.kinds import KINDS
 from hplus_lab.kinds.kind import Curve
+from hplus_lab.protocol import METRICS
 from hplus_lab.results import read_results
 from hplus_lab.summary import LineFigures, Summary
 
@@ -52,7 +53,6 @@ _SETTINGS: dict[str, Any] = {
     "lines.markersize": 5,
     "figure.constrained_layout.use": True,
 }
-_QUALITY = "nDCG@10, mean over tasks (points of 100)"
 _NAMED = 12  # points of a scatter plot that are all named
 Curves = Mapping[str, Sequence[tuple[float, Interval]]]
 """Name -> points from left to right."""
@@ -111,11 +111,11 @@ def draw(summary: Summary, system: str) -> dict[str, bytes]:
         if kind.curve is not None:
             found["curve"] = _curve_plot(summary, rows, kind.curve)
         elif not kind.gains:
-            found["lines"] = _lines_plot(rows)
+            found["lines"] = _lines_plot(summary, rows)
         if kind.gains and (gains := _gains_plot(summary, system)) is not None:
             found["gains"] = gains
         if kind.sizes:
-            found["bytes"] = _bytes_plot(rows)
+            found["bytes"] = _bytes_plot(summary, rows)
         return {ending: _svg(figure) for ending, figure in found.items()}
 
 
@@ -165,7 +165,7 @@ def _curve_plot(summary: Summary, rows: Sequence[LineFigures], curve: Curve) -> 
                          linestyle=("--", ":")[place % 2], label=row.line)  # fmt: skip
         _log_ticks(axes, curves)
         axes.set(xlabel=curve.label, title=titles[value])
-    places[0].set_ylabel(_QUALITY)
+    places[0].set_ylabel(_quality(summary))
     _legend(figure, *places)
     return figure
 
@@ -189,11 +189,11 @@ def _gains_plot(summary: Summary, system: str) -> Figure | None:
     axes.set_yticks(range(len(gains)), [task for task, _ in gains])
     axes.grid(visible=False, axis="y")
     ours, theirs = outcome.contrast.ours, outcome.contrast.theirs
-    axes.set_xlabel(f"nDCG@10 of {ours} minus {theirs} (points of 100)")
+    axes.set_xlabel(f"{METRICS[summary.protocol.metric]} of {ours} minus {theirs} (points of 100)")
     return figure
 
 
-def _lines_plot(rows: Sequence[LineFigures]) -> Figure:
+def _lines_plot(summary: Summary, rows: Sequence[LineFigures]) -> Figure:
     """Every line with its interval."""
     figure = _figure(7.2, 1.2 + 0.3 * len(rows))
     axes = figure.subplots()
@@ -204,11 +204,11 @@ def _lines_plot(rows: Sequence[LineFigures]) -> Figure:
         axes.plot(100 * found.mean, place, color="#0072B2", marker="o")
     axes.set_yticks(range(len(rows)), [row.line for row in reversed(rows)])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel(_QUALITY)
+    axes.set_xlabel(_quality(summary))
     return figure
 
 
-def _bytes_plot(rows: Sequence[LineFigures]) -> Figure:
+def _bytes_plot(summary: Summary, rows: Sequence[LineFigures]) -> Figure:
     """Lines against bytes a document. Efficient lines, than which none is better and no larger,
     are filled and numbered."""
     best = efficient(rows)
@@ -228,9 +228,13 @@ def _bytes_plot(rows: Sequence[LineFigures]) -> Figure:
         axes.plot(xs, ys, linestyle="none", marker="o", color="#7F7F7F", markerfacecolor="none",
                   label="other lines")  # fmt: skip
     _log_sizes(axes)
-    axes.set(xlabel="KB (1,000 bytes) of vectors a document", ylabel=_QUALITY)
+    axes.set(xlabel="KB (1,000 bytes) of vectors a document", ylabel=_quality(summary))
     _legend(figure, axes)
     return figure
+
+
+def _quality(summary: Summary) -> str:
+    return f"{METRICS[summary.protocol.metric]}, mean over tasks (points of 100)"
 
 
 def _point(axes: Axes, row: LineFigures, sign: str, **style: Any) -> None:

@@ -14,6 +14,12 @@ from typing import Any
 from hplus.evaluate.statistics import RESAMPLES
 from hplus.storage.segment import Format
 
+# What may be measured, and how it is called; nDCG has exponential gain.
+METRICS = {
+    "ndcg@10": "nDCG@10",
+    "ndcg@100": "nDCG@100",
+    "recall-top@100": "Recall@100 of the highest grade",
+}
 MACROS = ("all", "sensitivity", "english", "chinese", "non-cjk")
 
 
@@ -38,7 +44,7 @@ class Protocol:
     or "model+terms" (terminology overrides, refused without terms). gate_width: columns of the
     global vectors that choose the candidates. pools: the number K of candidates. sources: whose
     candidates a shared pool unites: "global" (the model's own) and baselines. rankers: baselines
-    that rank it besides. widths: columns of local vectors. counts: "natural", "exact"
+    that rank besides. widths: columns of local vectors. counts: "natural", "exact"
     (eq:exact_count) or "budget". sides: which side a budget binds, "joint" or "document".
     groupings: rules of units/rules.py, "model", "random", "histogram", "shuffled", "chunks" and
     "pooled" (token pooling); those that are random run with every seed and are averaged query by

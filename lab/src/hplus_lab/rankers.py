@@ -22,9 +22,11 @@ from hplus.evaluate.data import RetrievalSet
 from hplus.kernels import weighted_maxsim
 from hplus.storage.segment import F16, Array, Format, bytes_of, dequantise, quantise
 from hplus.types import F32, F64, I64, Lexical, Units
+from hplus.units.vectors import normalise, segment_sums
 from hplus.views.fusion import fuse
 from hplus_lab.baselines import Baseline, MultiVectors, Side, encode
 from hplus_lab.baselines.score import of_vectors
+from hplus_lab.cache import array_made_once
 from hplus_lab.cost import Cost, lexical_cost, lexical_file, maxsim_cost, units_file
 
 # bm25s keeps a posting as a document's number and a score, four bytes each.
@@ -37,7 +39,9 @@ class Ranker:
     """scores: of every query with every document, [queries, documents]; -inf where a query never
     meets a document. rank: scores of one query, by its row, with these candidates, on one thread.
     cost: of ranking so many candidates a query. file: bytes a document of what must be kept.
-    encode: makes documents ready to be searched; None: the model's own encoder does.
+    encode: makes documents ready to be searched; None: the model's own encoder does. gate: scores
+    of single vectors, where a system has them beside those it ranks by; they choose its own
+    candidates.
     """
 
     scores: F32 | F64
@@ -45,6 +49,7 @@ class Ranker:
     cost: Callable[[float], Cost]
     file: float
     encode: Callable[[list[str]], object] | None = None
+    gate: F32 | None = None
 
 
 def by_units(
@@ -160,7 +165,7 @@ def by_baseline(
     queries = vectors(data.queries, "query")
     documents = _as_kept(vectors(data.documents, "document"), format)
     every = np.tile(np.arange(len(data.documents)), (len(data.queries), 1))
-    scores = of_vectors(queries, documents, every, threads=threads)
+    scores = _scored_once(queries, documents, every, cache, threads)
     # A dense system has one vector a text.
     (asked, rows), (stored, offsets) = (
         side if isinstance(side, MultiVectors) else (side, np.arange(len(side) + 1))
@@ -182,7 +187,42 @@ def by_baseline(
         lambda pool: maxsim_cost(units, held, pool, baseline.width, kept),
         bytes_of(held, baseline.width, kept) + begins,
         lambda texts: encode(baseline, texts, "document", folder=folder, threads=threads),
+        _mean_scores(queries, documents),
     )
+
+
+def _scored_once(
+    queries: F32 | MultiVectors,
+    documents: F32 | MultiVectors,
+    pools: I64,
+    cache: Path | None,
+    threads: int,
+) -> F32:
+    """MaxSim over a whole corpus takes minutes and is kept; a dot product is not."""
+
+    def make() -> F32:
+        return of_vectors(queries, documents, pools, threads=threads)
+
+    if cache is None or not isinstance(queries, MultiVectors):
+        return make()
+    assert isinstance(documents, MultiVectors)  # both sides are of one kind
+    return array_made_once(cache / "scores", [*queries, *documents], make)
+
+
+def _mean_scores(queries: F32 | MultiVectors, documents: F32 | MultiVectors) -> F32 | None:
+    """Of the means of a text's vectors, for systems that have no single vector of their own; a
+    text without vectors scores 0."""
+    sides = []
+    for side in (queries, documents):
+        if not isinstance(side, MultiVectors):
+            return None
+        filled = np.diff(side.offsets) > 0
+        bounds = np.append(side.offsets[:-1][filled], side.offsets[-1])
+        sums = np.zeros((len(filled), side.vectors.shape[1]), np.float32)
+        sums[filled] = segment_sums(np.asarray(side.vectors, np.float32), bounds)
+        sides.append(normalise(sums))
+    scores: F32 = sides[0] @ sides[1].T
+    return scores
 
 
 def _as_kept(documents: F32 | MultiVectors, format: Format) -> F32 | MultiVectors:

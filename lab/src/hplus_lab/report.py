@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hplus_lab.cache import write
 from hplus_lab.markdown import TextTable, escaped
+from hplus_lab.protocol import METRICS
 from hplus_lab.results import Findings, read_results
 from hplus_lab.summary import Summary
 from hplus_lab.tables import (
@@ -22,9 +23,10 @@ from hplus_lab.tables import (
 from hplus_lab.verdicts import sentences
 
 _READING = (
-    "nDCG@10 in points of 100: a column a task, then means in which every task weighs the same. "
-    "Intervals are 95 % of a bootstrap over queries, within tasks; p after Holm's correction for "
-    "the contrasts of a family, bold below .05. Vectors and KB (1,000 bytes) are a document's, "
+    "Points of 100 of the measure that a section names: a column a task, then means in which every "
+    "task weighs the same. Intervals are 95 % of a bootstrap over queries, within tasks, not "
+    "corrected. p after Holm's correction for the contrasts of a family, and for all contrasts of "
+    "the table: bold where the latter is below .05. Vectors and KB (1,000 bytes) are a document's, "
     "query units and millions of multiplications a query's. "
     f"{MISSING}: a task did not run, and no mean is taken without it; {NONE}: not counted. "
     "Figures of two protocols are not compared. What each line takes on disk, the rate of encoding "
@@ -41,9 +43,8 @@ _TIMING = (
     "document, the others their candidates."
 )
 _LEADS = (
-    "The same line of two systems, paired query by query, where they differ at all; bold where the "
-    "interval is clear of zero. These were not planned as contrasts, and no correction is made for "
-    "their number."
+    "The same line of two systems, paired query by query, where they differ at all. These were not "
+    "planned as contrasts; p after Holm's correction for all lines of the table, bold below .05."
 )
 _MEASURES = {
     "kb_on_disk": "KB on disk",
@@ -77,7 +78,8 @@ def _section(summary: Summary) -> list[str]:
     parts = [
         f"## {escaped(protocol.name)}",
         escaped(protocol.question),
-        f"Protocol {escaped(protocol.name)}, hash {protocol.hash[:12]}.",
+        f"{METRICS[protocol.metric]}; protocol {escaped(protocol.name)}, "
+        f"hash {protocol.hash[:12]}.",
         results_table(summary).markdown(),
     ]
     if summary.outcomes:

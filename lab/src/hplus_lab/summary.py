@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from hplus.errors import InputError
-from hplus.evaluate.statistics import Difference, Interval, intervals, paired_difference
+from hplus.evaluate.statistics import (
+    Difference,
+    Interval,
+    differences,
+    holm,
+    intervals,
+    paired_difference,
+)
 from hplus_lab import macros
 from hplus_lab.cell import Cell, check_comparable, check_shared, contrasts, rounded
 from hplus_lab.cost import Cost, mean_cost
@@ -58,13 +65,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Lead:
-    """The first system's line minus the same line of another, paired query by query."""
+    """The first system's line minus the same line of another, paired query by query. p: None in
+    files of before it was kept."""
 
     system: str
     other: str
     line: str
     tasks: dict[str, float]
     all: Interval
+    p: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,22 @@ class Summary:
     @property
     def systems(self) -> list[str]:
         return list(dict.fromkeys(source["system"] for source in self.sources))
+
+    def corrected(self) -> dict[tuple[str, Contrast], float]:
+        """p after Holm of every contrast that was taken, by its system: corrected for all contrasts
+        of the table, whatever their families."""
+        taken = [(o, o.difference.p) for o in self.outcomes if o.difference is not None]
+        return {
+            (outcome.system, outcome.contrast): p
+            for (outcome, _), p in zip(taken, holm([p for _, p in taken]), strict=True)
+        }
+
+    def corrected_leads(self) -> dict[tuple[str, str], float]:
+        """p after Holm of every lead, by the other system and the line: corrected for all leads of
+        the table, shown or not."""
+        taken = [(lead, lead.p) for lead in self.leads if lead.p is not None]
+        corrected = holm([p for _, p in taken])
+        return {(own.other, own.line): p for (own, _), p in zip(taken, corrected, strict=True)}
 
     def printed(self) -> list[Printed]:
         """What the paper has for this protocol."""
@@ -308,7 +333,8 @@ def _leads(by_system: Mapping[str, Mapping[str, Cell]], tasks: Sequence[str]) ->
             for line in ours[tasks[0]].lines
             if all(line in own[task].lines for own in (ours, theirs) for task in tasks)
         }  # fmt: skip
-        for line, whole in intervals(apart).items():
+        for line, own in differences(apart).items():
             means = {task: float(values.mean()) for task, values in apart[line].items()}
-            found.append(Lead(first, other, line, means, whole))
+            whole = Interval(own.mean, own.low, own.high)
+            found.append(Lead(first, other, line, means, whole, own.p))
     return found

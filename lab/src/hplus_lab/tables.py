@@ -39,7 +39,8 @@ def results_table(summary: Summary) -> TextTable:
 
 
 def contrasts_table(summary: Summary) -> TextTable:
-    """Every contrast that was run; bold where p after Holm is below .05."""
+    """Every contrast that was run; bold where p is below .05 after Holm over the whole table."""
+    corrected = summary.corrected()
     several = len(summary.systems) > 1
     families = len({outcome.contrast.family for outcome in summary.outcomes}) > 1
     names = ["system"] * several + ["family"] * families + ["ours", "theirs"]
@@ -49,31 +50,35 @@ def contrasts_table(summary: Summary) -> TextTable:
         entries += [outcome.contrast.ours, outcome.contrast.theirs]
         found = outcome.difference
         if found is None or outcome.holm is None:
-            figures = [MISSING] * 4
+            figures = [MISSING] * 5
         else:
-            figures = [signed(found.mean), spread(found), p_value(found.p), p_value(outcome.holm)]
-            if outcome.holm < SIGNIFICANT:
+            table = corrected[outcome.system, outcome.contrast]
+            figures = [signed(found.mean), spread(found)]
+            figures += [p_value(p) for p in (found.p, outcome.holm, table)]
+            if table < SIGNIFICANT:
                 figures = [*map(Strong, figures)]
         rows.append([*entries, *figures])
-    columns = [*names, "points", "95 % interval", "p", "p (Holm)"]
+    columns = [*names, "points", "95 % interval", "p", "p (Holm, family)", "p (Holm, table)"]
     return TextTable(columns, rows, len(names))
 
 
 def leads_table(summary: Summary) -> TextTable | None:
-    """Points of 100; bold where the interval is clear of zero. Lines on which no query differs are
-    left out, and of very many only those are shown that the protocol's contrasts speak for;
-    summary.json has all."""
+    """Points of 100; bold where p is below .05 after Holm over all leads. Lines on which no query
+    differs are left out, and of very many only those are shown that the protocol's contrasts speak
+    for; summary.json has all."""
+    corrected = summary.corrected_leads()
     ours = {contrast.ours for contrast in summary.protocol.planned()}
     found = [lead for lead in summary.leads if lead.all != Interval(0, 0, 0)]
     few = len({lead.line for lead in found}) <= MANY
     rows = []
     for lead in [lead for lead in found if few or lead.line in ours]:
-        figures = [signed(lead.all.mean), spread(lead.all)]
-        if not lead.all.low <= 0 <= lead.all.high:
+        p = corrected.get((lead.other, lead.line))
+        figures = [signed(lead.all.mean), spread(lead.all), MISSING if p is None else p_value(p)]
+        if p is not None and p < SIGNIFICANT:
             figures = [*map(Strong, figures)]
         each = [signed(lead.tasks[task]) for task in summary.tasks]
         rows.append([lead.system, lead.other, lead.line, *each, *figures])
-    columns = ["ours", "theirs", "line", *summary.tasks, "all", "95 % interval"]
+    columns = ["ours", "theirs", "line", *summary.tasks, "all", "95 % interval", "p (Holm)"]
     return TextTable(columns, rows, 3) if summary.leads else None
 
 

@@ -1,7 +1,7 @@
 """What the intervals of a protocol's contrasts show and what not, in sentences.
 
 A difference is reported where its interval is clear of zero, with whether it survives Holm's
-correction and whether the paper has the opposite.
+correction over the whole table and whether the paper has the opposite.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def sentences(summary: Summary) -> list[str]:
 
 def _sentence(summary: Summary, outcome: Outcome) -> str:
     ours, theirs, found = outcome.contrast.ours, outcome.contrast.theirs, outcome.difference
-    if found is None or outcome.holm is None:
+    if found is None:
         return f"{ours} and {theirs}: {MISSING}, not every task has both."
-    side = _side(outcome)
-    figures = f"{signed(found.mean)} [{spread(found).replace(' to ', ', ')}], {_p(outcome.holm)}"
+    side, p = _side(outcome), summary.corrected()[outcome.system, outcome.contrast]
+    figures = f"{signed(found.mean)} [{spread(found).replace(' to ', ', ')}], {_p(p)}"
     if not side:
         return f"{ours} and {theirs}: {figures}, {NO_DIFFERENCE}."
-    sure = "." if outcome.holm < SIGNIFICANT else ": by the interval, but not after correction."
+    sure = "." if p < SIGNIFICANT else ": by the interval, but not after correction."
     return f"{ours} {side} {theirs}: {figures}{sure}{_opposite(summary, [(0, outcome)])}"
 
 
@@ -50,14 +50,16 @@ def _over_budgets(
     summary: Summary, template: Contrast, members: Sequence[tuple[int, Outcome]]
 ) -> str:
     ours, theirs = (side.replace("{B}", "B") for side in (template.ours, template.theirs))
+    corrected = summary.corrected()
     groups: dict[str, list[str]] = {}
     for budget, outcome in members:
-        if outcome.difference is None or outcome.holm is None:
+        if outcome.difference is None:
             verdict = MISSING
         elif not (side := _side(outcome)):
             verdict = NO_DIFFERENCE
         else:
-            verdict = side if outcome.holm < SIGNIFICANT else f"{side}, but not after correction,"
+            sure = corrected[outcome.system, outcome.contrast] < SIGNIFICANT
+            verdict = side if sure else f"{side}, but not after correction,"
         groups.setdefault(verdict, []).append(str(budget))
     said = "; ".join(f"{verdict} at B = {', '.join(at)}" for verdict, at in groups.items())
     return f"{ours} against {theirs}: {said}.{_opposite(summary, members)}"

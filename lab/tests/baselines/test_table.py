@@ -23,7 +23,7 @@ PAPER = {
 }
 AT_HAND = (
     *("bm25", "all-minilm-l6-v2", "bge-small-en-v1.5", "e5-small-v2"),
-    *("answerai-colbert-small-v1-states", "ms-marco-minilm-l12-v2"),
+    *("answerai-colbert-small-v1-states", "ms-marco-minilm-l12-v2", "gte-small"),
 )
 
 

@@ -50,3 +50,20 @@ def quantise_rows(tensor: F32, bits: int) -> tuple[I8, F32]:
     scale = (np.abs(tensor).max(axis=1, initial=0) / most).astype(np.float32)
     safe = np.where(scale > 0, scale, np.float32(1))
     return np.rint(tensor / safe[:, None]).astype(np.int8), scale
+
+
+def dequantise(weights: Mapping[str, F32 | I8]) -> dict[str, F32]:
+    """The float32 weights that codes and scales stand for: what training starts from.
+
+    >>> made = quantise({"a.weight": np.float32([[0.25, -1.0]]), "a.bias": np.float32([2.0])})
+    >>> {name: np.rint(63 * tensor).tolist() for name, tensor in dequantise(made).items()}
+    {'a.weight': [[16.0, -63.0]], 'a.bias': [126.0]}
+    """
+    restored: dict[str, F32] = {}
+    for name, tensor in weights.items():
+        if tensor.dtype == np.int8:
+            scale = weights[f"{name.removesuffix('.weight')}.scale"]
+            restored[name] = np.asarray(tensor * scale[:, None], np.float32)
+        elif f"{name.removesuffix('.scale')}.weight" not in weights or not name.endswith(".scale"):
+            restored[name] = np.asarray(tensor, np.float32)
+    return restored

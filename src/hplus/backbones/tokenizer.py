@@ -32,7 +32,10 @@ MOST_GROWTH = 64
 MOST_WORD = 1_000
 UNICODE_BYTES = 64
 """The longest that a character becomes in a Unicode form: U+FDFA has 33 bytes."""
+_MARKER = re.compile(r"\[\w+\]")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_FAILS = "the encoder's tokenizer fails on a text"
+WHITE_SPACE = re.compile(r"\s")
 
 
 class Tokenizer:
@@ -74,8 +77,7 @@ class Tokenizer:
         >>> tokenizer.tokens(["type 2 diabetes"]).spans.tolist()
         [[0, 4], [5, 6], [7, 15]]
         """
-        # A lone surrogate is not Unicode text; one character takes its place, so spans stay true.
-        clean = [LONE_SURROGATE.sub("\ufffd", text) for text in texts]
+        clean = _clean(texts)
         encoded = self._after(prompt, clean) if prompt else self._alone(clean)
         lengths = [len(ids) for ids, _ in encoded]
         ids = np.fromiter((i for found, _ in encoded for i in found), np.int32, sum(lengths))
@@ -87,14 +89,27 @@ class Tokenizer:
                 _keep_marks(text, spans[first:last])
         return Tokens(tuple(texts), ids, spans, offsets)
 
+    def count_unknown(self, texts: Sequence[str]) -> tuple[int, int]:
+        """How many tokens the texts have, and how many of them are unknown; spans are not made."""
+        with _as_backbone_error(_FAILS):
+            found = self.inner.encode_batch_fast(_clean(texts), add_special_tokens=False)
+        tokens = sum(map(len, found))
+        if self.unknown is None:
+            return tokens, 0
+        return tokens, sum(encoding.ids.count(self.unknown) for encoding in found)
+
     def prompt_ids(self, prompt: str) -> list[int]:
         """The tokens of a prompt that stands before a text.
 
         A last space usually belongs to the text's first token, so the prompt is read with a word
-        after it.
+        after it. A prompt that is one token in brackets, as the markers of ColBERT are
+        ("[unused0]"), means that token.
         """
         if not prompt:
             return []
+        marker = self.inner.token_to_id(prompt) if _MARKER.fullmatch(prompt) else None
+        if marker is not None:
+            return [marker]
         (ids, spans), (alone, _) = self._alone([f"{prompt}a", prompt])
         ends = [end for _, end in spans if end <= len(prompt)]
         if not ends or ends[-1] < len(prompt.rstrip()):  # its last word continues into the text
@@ -120,13 +135,18 @@ class Tokenizer:
         return found
 
     def _alone(self, texts: list[str]) -> list[_Pieces]:
-        with _as_backbone_error("the encoder's tokenizer fails on a text"):
+        with _as_backbone_error(_FAILS):
             encodings = self.inner.encode_batch(texts, add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def token(self, token_id: int) -> str:
         """The token's piece of text, as the vocabulary spells it."""
         return str(self.inner.id_to_token(token_id))
+
+
+def _clean(texts: Sequence[str]) -> list[str]:
+    """A lone surrogate is not Unicode text; one character takes its place, so spans stay true."""
+    return [LONE_SURROGATE.sub("\ufffd", text) for text in texts]
 
 
 @contextmanager
@@ -179,9 +199,9 @@ def _growth(spec: Mapping[str, Any]) -> int:
 
 def _trim(text: str, spans: I32) -> None:
     """Leave out white space that a byte-level tokenizer counts to its tokens, in place."""
-    for i, (start, end) in enumerate(spans.tolist()):
-        if not text[start : start + 1].isspace():
-            continue
+    spaces = [found.start() for found in WHITE_SPACE.finditer(text)]
+    for i in np.flatnonzero(np.isin(spans[:, 0], spaces)):
+        start, end = spans[i].tolist()
         piece = text[start:end]
         if piece.strip():
             spans[i, 0] = start + len(piece) - len(piece.lstrip())

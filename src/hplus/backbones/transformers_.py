@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hplus.backbones.bert import FLOAT32_FILE, INT8_FILE
-from hplus.backbones.files import folder_reference, read_rotation
+from hplus.backbones.bert import INT8_FILE, weights_file
+from hplus.backbones.files import ROTATION, folder_reference, read_rotation, read_weights
+from hplus.backbones.int8 import dequantise
 from hplus.backbones.threads import OneThreadEach
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError, MissingExtraError
@@ -117,16 +118,18 @@ def load(
     offline: bool = False,
 ) -> TransformersBackbone:
     """From a local folder, or from the hub when `source` is not a folder."""
-    if (Path(source) / INT8_FILE).exists() and not (Path(source) / FLOAT32_FILE).exists():
-        raise BackboneError(f"{source} has int8 weights only; torch needs the float32 ones")
     place = on_this_machine(source, revision) if offline else source
-    model = read_model(place, transformers.AutoModel, revision)
+    weights = weights_file(Path(source)) if kind == "bert" else None
+    if weights is not None and weights.name == INT8_FILE:
+        model = _read_int8(weights)
+    else:
+        model = read_model(place, transformers.AutoModel, revision)
     _refuse_decoders(source, model.config.model_type)
     merge_into(model, adapter)
     backbone = TransformersBackbone(
         model, read_tokenizer(place), reference(kind, source, revision, offline), device
     )
-    rotation = read_rotation(Path(source) / FLOAT32_FILE) if kind == "bert" else None
+    rotation = None if weights is None else read_rotation(weights)
     if rotation is not None:
         backbone.rotation = torch.from_numpy(rotation).to(device)
     return backbone
@@ -207,6 +210,20 @@ def read_model(source: str, loader: Any, revision: str | None = None) -> Any:
         raise BackboneError(f"{source} does not load as a transformers encoder: {error}") from error
     finally:
         logging.set_verbosity(loud)
+
+
+def _read_int8(weights: Path) -> Any:
+    """A BERT whose weights are kept in int8, in float32 again: as good a start as any."""
+    config = transformers.BertConfig.from_pretrained(weights.parent)
+    kind: Any = transformers.BertModel
+    model = kind(config, add_pooling_layer=False)
+    tensors = dequantise(read_weights(weights))
+    tensors.pop(ROTATION, None)
+    try:
+        model.load_state_dict({name: torch.from_numpy(own) for name, own in tensors.items()})
+    except RuntimeError as error:
+        raise BackboneError(f"{weights} does not fit its config.json: {error}") from error
+    return model.eval()
 
 
 def read_tokenizer(source: str) -> Tokenizer:

@@ -19,16 +19,22 @@ from typer.core import TyperGroup
 from hplus import __version__
 from hplus.cli import (
     budget,
+    bulk,
     convert,
     demo,
     documents,
     encode,
+    engines,
     evaluate,
+    groups,
     index,
     info,
+    mcp,
     score,
     search,
     segment,
+    serve,
+    stages,
     teach,
     terms,
     train,
@@ -104,12 +110,22 @@ app.command("delete", epilog=index.DELETE_EXAMPLE)(index.delete)
 app.command("compact", epilog=index.COMPACT_EXAMPLE)(index.compact)
 app.command("verify", epilog=index.VERIFY_EXAMPLE)(index.verify)
 app.command("stats", epilog=index.STATS_EXAMPLE)(index.stats)
+app.command("push", epilog=engines.PUSH_EXAMPLE)(engines.push)
+app.command("pull", epilog=engines.PULL_EXAMPLE)(engines.pull)
+app.command("diff", epilog=engines.DIFF_EXAMPLE)(engines.diff)
 app.command("encode", epilog=encode.EXAMPLE)(encode.encode)
+app.command("bulk", epilog=bulk.EXAMPLE)(bulk.bulk)
 app.command("convert", epilog=convert.EXAMPLE)(convert.convert)
 app.command("info", epilog=info.EXAMPLE)(info.info)
+app.command("serve", epilog=serve.EXAMPLE)(serve.serve)
+app.command("mcp", epilog=mcp.EXAMPLE)(mcp.mcp)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.add_typer(terms.app, name="terms")
+teach.app.command("negatives", epilog=groups.NEGATIVES_EXAMPLE)(groups.negatives)
+teach.app.command("scores", epilog=groups.SCORES_EXAMPLE)(groups.scores)
 app.add_typer(teach.app, name="teach")
+train.app.command("stage1", epilog=stages.EXAMPLE1)(stages.stage1)
+train.app.command("stage2", epilog=stages.EXAMPLE2)(stages.stage2)
 app.add_typer(train.app, name="train")
 evaluate.app.command("budget", epilog=budget.EXAMPLE)(budget.budget)
 app.add_typer(evaluate.app, name="evaluate")

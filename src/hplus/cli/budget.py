@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Json, Model, console, plain_table, print_json
 from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
 from hplus.files import write_text
@@ -21,7 +22,7 @@ EXAMPLE = "Example: hplus evaluate budget scifact --cache states --limit 100"
 def budget(
     folder: Folder,
     split: Split = "test",
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     units: Annotated[
         str | None,
         typer.Option("--units", help="A rule in place of the model's units: runs, words…"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hplus.model import HPlus
+    from hplus.sources.columns import Columns
     from hplus.units.select import Budget
 
 Model = Annotated[
@@ -41,6 +42,57 @@ BudgetCount = Annotated[
 ]
 Workers = Annotated[
     int, typer.Option("--workers", min=1, help="Processes that share the encoding.")
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text", metavar="COLUMN", help="The text; several are joined."),
+]
+TitleColumn = Annotated[
+    str | None, typer.Option("--title", metavar="COLUMN", help="Put before the text.")
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="What documents are known by.")
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option("--delimiter", metavar="D", help="Between columns; the header tells."),
+]
+Passages = Annotated[
+    int | None,
+    typer.Option(
+        "--passages", min=1, metavar="TOKENS", help="Cut long texts into passages this long."
+    ),
+]
+
+
+class OnErrorOption(StrEnum):
+    """What to do about a bad row of the source."""
+
+    stop = "stop"
+    skip = "skip"
+
+
+OnError = Annotated[
+    OnErrorOption, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
+]
+
+
+class FormatOption(StrEnum):
+    """How vectors are stored."""
+
+    int8 = "int8"
+    f16 = "f16"
+    f32 = "f32"
+
+
+Format = Annotated[
+    FormatOption | None,
+    typer.Option("--format", help="How vectors are stored; int8 by default."),
+]
+
+
+Place = Annotated[
+    str, typer.Argument(metavar="INDEX", help="The folder of the index, or its address.")
 ]
 
 
@@ -128,6 +180,22 @@ def budget_of(count: int | None, policy: PolicyOption | None) -> Budget | int | 
     return Budget(count, policy=policy.value)
 
 
+def columns_of(
+    text: list[str] | None, title: str | None, id_: str | None, delimiter: str | None
+) -> Columns | None:
+    """The columns that the options name; None if they name none."""
+    from hplus.sources.columns import DEFAULT, Columns
+
+    if not (text or title or id_ or delimiter):
+        return None
+    return Columns(tuple(text or DEFAULT.texts), title, id_, delimiter)
+
+
+def print_skipped(message: str) -> None:
+    """A bad row that was left out."""
+    print(f"skipped: {message}", file=sys.stderr)
+
+
 def what_is_kept(budget: Budget, share: float) -> str:
     """What became of units beyond a budget: merging keeps their importance, not their detail."""
     if budget.count is None and budget.share is None:
@@ -163,3 +231,11 @@ def _from_json(line: str, name: str, number: int) -> str:
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(f'{name}:{number}: expected a JSON object with a "text"')
     return f"{title} {text}".strip()
+
+
+def open_index(place: str, model: str | None = None) -> Any:
+    """The index in a folder or at an address."""
+    from hplus.engines import is_address
+    from hplus.index import Index
+
+    return Index.connect(place, model) if is_address(place) else Index.open(place, model=model)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Device, Model, TermsFile, console, load, plain_table
 from hplus.cli.search import print_hit
 from hplus.cli.segment import print_units
@@ -38,7 +39,7 @@ SEARCHES: tuple[tuple[str, dict[str, Any], str], ...] = (
 )
 
 
-def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) -> None:
+def demo(model: Model = DEFAULT_MODEL, device: Device = None, terms: TermsFile = None) -> None:
     """Segment a text, index the demo corpus, search it, and rank it by each view."""
     from hplus.evaluate.data import demo_folder, read_beir
     from hplus.index import Index
@@ -83,6 +84,7 @@ def demo(model: Model = "mini", device: Device = None, terms: TermsFile = None) 
     out.print("\n" + counts, style="bold")
     out.print(table)
     out.print(f"\n{time.monotonic() - started:.0f} s in all", style="grey50")
+    out.print("To search this corpus in a browser: hplus serve --demo", style="grey50")
 
 
 def evaluate(

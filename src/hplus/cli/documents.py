@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import Json, console, ids_of, print_json, report_missing
+from hplus.cli.common import Json, Place, console, ids_of, open_index, print_json, report_missing
 from hplus.terminal import escaped
 
 if TYPE_CHECKING:
@@ -21,18 +21,17 @@ Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the
 
 
 def get(
-    folder: Folder,
+    folder: Place,
     ids: Annotated[
         list[str], typer.Argument(metavar="ID…", help="Documents; - reads one id per line.")
     ],
     json_: Json = False,
 ) -> None:
     """Show documents: metadata and text; exit code 1 if the index lacks one of them."""
-    from hplus.index import Index
     from hplus.storage.export import as_json
 
     wanted = ids_of(ids)
-    with Index.open(folder) as opened:
+    with open_index(folder) as opened:
         found = opened.get(wanted)
     shown = [document for document in found if document is not None]
     for i, document in enumerate(shown):

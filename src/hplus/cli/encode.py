@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import (
     BudgetCount,
     BudgetPolicy,
@@ -43,7 +44,7 @@ def encode(
     as_: Annotated[
         SideOption, typer.Option("--as", help="Encode as queries or as documents.")
     ] = SideOption.document,
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import (
     BudgetCount,
     BudgetPolicy,
@@ -35,7 +36,7 @@ TREC_EXAMPLE = "Example: hplus evaluate trec run.trec scifact --split test"
 def beir(
     folder: Folder,
     split: Split = "test",
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     budget: BudgetCount = None,
     policy: BudgetPolicy = None,
     width: Width = None,
@@ -145,18 +146,24 @@ def _write_runs(folder: Path, data: RetrievalSet, result: Result, tag: str) -> N
         write_run(folder / f"{view}.trec", run, f"{tag}-{view}")
 
 
-def print_rows(title: str, queries: int, rows: dict[str, dict[str, float]]) -> None:
-    """Lines with their intervals, the best one highlighted."""
+def print_rows(
+    title: str,
+    queries: int,
+    rows: dict[str, dict[str, float]],
+    measure: str = "nDCG@10",
+    key: str = "ndcg10",
+) -> None:
+    """Lines with their intervals, the best one highlighted; key: of the measure in a row."""
     out = console()
-    table = plain_table(title, "nDCG@10", "95 % interval", "vectors per document")
-    best = max(row["ndcg10"] for row in rows.values())
+    table = plain_table(title, measure, "95 % interval", "vectors per document")
+    best = max(row[key] for row in rows.values())
     for view, row in rows.items():
         table.add_row(
             view,
-            f"{100 * row['ndcg10']:.1f}",
+            f"{100 * row[key]:.1f}",
             f"{100 * row['low']:.1f} to {100 * row['high']:.1f}",
             f"{row['vectors']:.1f}" if "vectors" in row else "",
-            style="bold cyan" if row["ndcg10"] == best else "",
+            style="bold cyan" if row[key] == best else "",
         )
     out.print(table, soft_wrap=False)
     out.print(f"{queries:,} queries", style="grey50")

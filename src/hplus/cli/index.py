@@ -5,28 +5,40 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import (
     BudgetCount,
     BudgetPolicy,
+    Delimiter,
     Device,
+    Format,
+    FormatOption,
+    IdColumn,
     Json,
-    Model,
+    OnError,
+    OnErrorOption,
+    Passages,
+    Place,
     TermsFile,
+    TextColumns,
+    TitleColumn,
     Width,
     Workers,
     bar,
     budget_of,
+    columns_of,
     console,
     ids_of,
     load,
+    open_index,
     plain_table,
     print_json,
+    print_skipped,
     report_missing,
     what_is_kept,
 )
@@ -45,24 +57,17 @@ VERIFY_EXAMPLE = "Example: hplus verify notes.hplus"
 STATS_EXAMPLE = "Example: hplus stats notes.hplus"
 
 # What comes with the package, where nothing else has that name.
+IndexModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PATH|NAME",
+        help=f"Checkpoint folder or built-in name; {DEFAULT_MODEL}, or what made the index.",
+    ),
+]
 DEMOS = ("demo-en", "demo-zh")
 
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
-
-
-class FormatOption(StrEnum):
-    """How vectors are stored."""
-
-    int8 = "int8"
-    f16 = "f16"
-    f32 = "f32"
-
-
-class OnErrorOption(StrEnum):
-    """What to do about a bad row of the source."""
-
-    stop = "stop"
-    skip = "skip"
 
 
 def index(
@@ -75,24 +80,12 @@ def index(
         ),
     ],
     folder: Folder,
-    text: Annotated[
-        list[str] | None,
-        typer.Option("--text", metavar="COLUMN", help="The text; several are joined."),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="COLUMN", help="Put before the text.")
-    ] = None,
-    id_: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="What documents are known by.")
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option("--delimiter", metavar="D", help="Between columns; the header tells."),
-    ] = None,
-    on_error: Annotated[
-        OnErrorOption, typer.Option("--on-error", help="Stop at a bad row, or skip it.")
-    ] = OnErrorOption.stop,
-    model: Model = "mini",
+    text: TextColumns = None,
+    title: TitleColumn = None,
+    id_: IdColumn = None,
+    delimiter: Delimiter = None,
+    on_error: OnError = OnErrorOption.stop,
+    model: IndexModel = None,
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,
@@ -101,17 +94,12 @@ def index(
     global_width: Annotated[
         int | None, typer.Option("--global-width", min=1, help="Width of the global vectors.")
     ] = None,
-    format_: Annotated[
-        FormatOption | None,
-        typer.Option("--format", help="How vectors are stored; int8 by default."),
-    ] = None,
-    passages: Annotated[
-        int | None,
-        typer.Option(
-            "--passages", min=1, metavar="TOKENS", help="Cut long texts into passages this long."
-        ),
-    ] = None,
+    format_: Format = None,
+    passages: Passages = None,
     workers: Workers = 1,
+    encoded: Annotated[
+        bool, typer.Option("--encoded", help="SOURCE is a folder of shards, made by hplus bulk.")
+    ] = False,
     sync: Annotated[
         bool, typer.Option("--sync", help="Delete what the source no longer has; asks first.")
     ] = False,
@@ -122,8 +110,8 @@ def index(
 
     Unchanged documents cost nothing, changed ones are replaced.
     """
+    from hplus.bulk.folder import check_complete, check_model, model_of, read_manifest
     from hplus.index import Index
-    from hplus.sources.columns import DEFAULT, Columns
     from hplus.storage.create import New
     from hplus.storage.snapshot import CATALOGUE
 
@@ -137,16 +125,32 @@ def index(
         raise InputError("--yes answers the question of --sync; give both, or neither")
     if sync and not yes and (source == "-" or sys.stdin is None or not sys.stdin.isatty()):
         raise InputError("--sync asks before it deletes, and nobody can answer here; add --yes")
-    hplus = load(model, device, terms)
     wanted = budget_of(budget, policy)
-    columns = None
-    if text or title or id_ or delimiter:
-        columns = Columns(tuple(text or DEFAULT.texts), title, id_, delimiter)
+    columns = columns_of(text, title, id_, delimiter)
+    shards = None
+    if encoded:
+        if columns or sync or workers > 1 or on_error is OnErrorOption.skip:
+            raise InputError(
+                "--encoded takes documents as hplus bulk has read and encoded them; leave out "
+                "--text, --title, --id, --delimiter, --on-error, --workers and --sync"
+            )
+        shards = read_manifest(source)
+        check_complete(shards)
     new = None if (folder / CATALOGUE).exists() else New(folder)
-    if new is None:
+    # An index knows its model and its terms; who names others means them.
+    own = new is None and model is None and device is None and terms is None
+    usual = DEFAULT_MODEL if shards is None else model_of(shards, folder)
+    hplus = None if own else load(model or usual, device, terms)
+    if shards is not None and hplus is not None:
+        check_model(shards, hplus.fingerprint)
+    if new is None or hplus is None:
         made = Index.open(folder, model=hplus)
         _check_settings(made, wanted, width, global_width, format_, passages)
     else:
+        if shards is not None:  # a new index has what they have, unless it is to have less
+            wanted, width = wanted or shards.job.budget, width or shards.job.width
+            passages = passages or shards.job.passages
+            format_ = format_ or FormatOption(shards.job.format)
         made = Index.create(
             folder,
             hplus,
@@ -164,15 +168,18 @@ def index(
     with new or nullcontext(), made as opened:
         before = len(opened)
         try:
-            report = opened.update(
-                source,
-                on_error=on_error.value,
-                report=lambda message: print(f"skipped: {message}", file=sys.stderr),
-                workers=workers,
-                progress=True,
-                columns=columns,
-                sync=delete_absent,
-            )
+            if shards is not None:
+                report = opened.add_shards(source, progress=True)
+            else:
+                report = opened.update(
+                    source,
+                    on_error=on_error.value,
+                    report=print_skipped,
+                    workers=workers,
+                    progress=True,
+                    columns=columns,
+                    sync=delete_absent,
+                )
         except KeyboardInterrupt:
             print(
                 f"interrupted: {_counted(len(opened) - before, 'new document')} kept, {folder} has "
@@ -340,14 +347,18 @@ def compact(
         )
 
 
-def verify(folder: Folder, json_: Json = False) -> None:
+def verify(folder: Place, json_: Json = False) -> None:
     """Check everything: checksums, rows against arrays, recall of the approximate path.
 
     Exit code 3 if something is damaged.
     """
+    from hplus.cli.engines import print_check
     from hplus.index import Index
 
-    with Index.open(folder) as opened:
+    with open_index(folder) as opened:
+        if not isinstance(opened, Index):
+            print_check(opened, json_=json_)
+            return
         found = opened.verify(progress=True)
         fingerprint = opened.settings.fingerprint
     if json_:
@@ -371,11 +382,15 @@ def verify(folder: Folder, json_: Json = False) -> None:
         raise typer.Exit(3)
 
 
-def stats(folder: Folder, json_: Json = False) -> None:
+def stats(folder: Place, json_: Json = False) -> None:
     """Documents, units, bytes by part, and what a smaller budget or width would save."""
+    from hplus.cli.engines import print_stats
     from hplus.index import Index
 
-    with Index.open(folder) as opened:
+    with open_index(folder) as opened:
+        if not isinstance(opened, Index):
+            print_stats(opened, json_=json_)
+            return
         found, settings = opened.stats(), opened.settings
     if json_:
         smaller = [

@@ -7,7 +7,7 @@ import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hplus import __version__
+from hplus import DEFAULT_MODEL, __version__
 from hplus.cli.common import Device, Json, Model, TermsFile, console, load, print_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ _EXTRAS = (
 
 
 def info(
-    model: Model = "mini", device: Device = None, terms: TermsFile = None, json_: Json = False
+    model: Model = DEFAULT_MODEL,
+    device: Device = None,
+    terms: TermsFile = None,
+    json_: Json = False,
 ) -> None:
     """Show the model's recipe, its fingerprint, its files and what this installation can do."""
     from hplus.kernels import implementation

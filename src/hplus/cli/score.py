@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import (
     BudgetCount,
     BudgetPolicy,
@@ -44,7 +45,7 @@ def score(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which phrases matched and what each gave.")
     ] = False,
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     device: Device = None,
     terms: TermsFile = None,
     budget: BudgetCount = None,

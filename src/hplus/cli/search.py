@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import BudgetCount, Json, Width, console, print_json
+from hplus.cli.common import BudgetCount, Json, Place, Width, console, open_index, print_json
 from hplus.cli.explanation import Html, coloured, print_explanation, write_html
-from hplus.cli.index import Folder
 from hplus.cli.prompt import Asked, prompt
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hplus.index import Index
+    from hplus.any_index import AnyIndex
     from hplus.search.results import Results
     from hplus.types import Hit, Search
 
@@ -63,7 +62,7 @@ OtherModel = Annotated[
 
 
 def search(
-    folder: Folder,
+    folder: Place,
     query: Annotated[
         str | None, typer.Argument(help="What is looked for; without it, a prompt.")
     ] = None,
@@ -97,7 +96,6 @@ def search(
     ] = None,
 ) -> None:
     """Search an index by phrases, meaning and exact words; phrases that matched are coloured."""
-    from hplus.index import Index
     from hplus.types import Search
 
     if queries is not None and query is not None:
@@ -106,7 +104,7 @@ def search(
         raise InputError("--trec OUT needs --queries FILE.jsonl")
     if html is not None and query is None:
         raise InputError("--html FILE needs a QUERY")
-    with Index.open(folder, model=model) as opened:
+    with open_index(folder, model) as opened:
         request = Search(
             query or "",
             view=view.value,
@@ -137,7 +135,7 @@ def search(
 
 
 def more_like(
-    folder: Folder,
+    folder: Place,
     id_: Annotated[str, typer.Argument(metavar="ID", help="The id of a document of the index.")],
     k: K = 10,
     view: RankedBy = ViewOption.hybrid,
@@ -151,9 +149,7 @@ def more_like(
     json_: Json = False,
 ) -> None:
     """Find the documents most like one of the index; its stored vectors are the query."""
-    from hplus.index import Index
-
-    with Index.open(folder, model=model) as opened:
+    with open_index(folder, model) as opened:
         found = opened.more_like(
             id_,
             view=view.value,
@@ -179,14 +175,14 @@ def _alphas(given: list[str]) -> dict[str, float]:
     return alphas
 
 
-def _ask(opened: Index, request: Search, text: str) -> Results:
+def _ask(opened: AnyIndex, request: Search, text: str) -> Results:
     if not text.strip():
         raise InputError("the query is empty")
     return opened.search(replace(request, query=text))
 
 
 def _answer_all(
-    opened: Index,
+    opened: AnyIndex,
     request: Search,
     queries: Path,
     trec: Path | None,

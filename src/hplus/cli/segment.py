@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import (
     Device,
     Json,
@@ -42,7 +43,7 @@ def segment(
     as_: Annotated[
         SideOption, typer.Option("--as", help="Read as a query or as a document.")
     ] = SideOption.document,
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     device: Device = None,
     terms: TermsFile = None,
     json_: Json = False,

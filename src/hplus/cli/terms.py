@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Device, Json, Model, console, load, print_json, read_texts
 from hplus.errors import InputError
 from hplus.units.terms import Terms
@@ -24,41 +25,25 @@ def check(
         str,
         typer.Argument(metavar="TEXTS", help="One text per line, .jsonl with a text field, or -."),
     ],
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     device: Device = None,
     json_: Json = False,
 ) -> None:
     """Show which units a terminology list changes and how often each term occurs."""
+    from hplus.terms_check import check_terms
+
     terms = Terms.read(file)
     lines = list(read_texts(texts))
     if not lines:
         raise InputError(f"{texts} has no texts")
-    hplus = load(model, device, None)
-    before = hplus.segment(lines)
-    hplus.terms = terms
-    after = hplus.segment(lines)
-
-    occurrences: Counter[str] = Counter()
-    changes: dict[str, Counter[str]] = defaultdict(Counter)
-    changed_texts = 0
-    for text, old, new in zip(lines, before, after, strict=True):
-        known = {(unit.start, unit.end) for unit in old}
-        changed = False
-        for start, end, number in terms.find(text):
-            term = terms.patterns[number]
-            occurrences[term] += 1
-            whole = [unit for unit in new if unit.start < end and start < unit.end]
-            if whole and (whole[0].start, whole[0].end) not in known:
-                there = [unit.text for unit in old if unit.start < end and start < unit.end]
-                changes[term][" │ ".join(there)] += 1
-                changed = True
-        changed_texts += changed
+    found = check_terms(load(model, device, None), terms, lines)
+    occurrences, changes = found.occurrences, found.changes
     if json_:
         for term, count in occurrences.most_common():
             row = {"term": term, "count": count, "changed": dict(changes[term])}
             print_json(row)
     else:
-        _print(len(terms), len(lines), changed_texts, occurrences, changes)
+        _print(len(terms), len(lines), found.changed_texts, occurrences, changes)
     if not occurrences:
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Model, console
 from hplus.cli.sets import Cache, states_folder
 from hplus.cli.teach import ApartFrom, Patterns, Seed
@@ -46,7 +47,7 @@ def heads(
     ] = None,
     sample: Annotated[int, typer.Option("--sample", min=2, help="Pairs of each file.")] = 1_000,
     apart_from: ApartFrom = None,
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     layer: Annotated[
         int | None, typer.Option("--layer", min=1, help="The layer that both heads read.")
     ] = 3,
@@ -96,7 +97,7 @@ def heads(
         "pairs": read.report if read else {},
         "seed": seed,
         "minutes": round((time.monotonic() - started) / 60, 1),
-        "peak_memory_mb": _peak_memory_mb(),
+        "peak_memory_mb": peak_memory_mb(),
         "curves": trained.curves,
     }
     _save(out, base, trained, name or out.name, log)
@@ -125,7 +126,7 @@ def _save(out: Path, base: HPlus, trained: Heads, name: str, log: dict[str, Any]
     )
 
 
-def _peak_memory_mb() -> int | None:
+def peak_memory_mb() -> int | None:
     """The most memory this process has held; unknown on Windows."""
     try:
         import resource

@@ -18,6 +18,7 @@ from hplus.errors import InputError
 from hplus.evaluate import rescore
 from hplus.evaluate.data import RetrievalSet
 from hplus.evaluate.metrics import ndcg
+from hplus.recipe import Side
 from hplus.states_file import StoredStates, stored_states, unit_begins, weigh
 from hplus.types import F32, F64, I64, Bool, Lexical, Units
 from hplus.units import rules
@@ -149,7 +150,13 @@ class Bench:
     def lexical_view(self, side: StoredStates, kind: str) -> Lexical:
         """One side's lexical view."""
         unknown = self.model.checkpoint.backbone.tokenizer.unknown
-        return lexical.represent(side.tokens, self.importance(side, kind), unknown)
+        importance = self.importance(side, kind)
+        head = self.model.checkpoint.lexical
+        if self.model.recipe.lexical == "head" and head is not None:
+            inner = side.inner.astype(np.float32)
+            which: Side = "query" if side is self.queries else "document"
+            importance = head.weights(side.tokens.ids, inner, which)
+        return lexical.represent(side.tokens, importance, unknown)
 
     def lexical(self, kind: str) -> F32:
         """Normalised S_L of every query and document."""

@@ -287,7 +287,7 @@ class _Parser:
 
     def mistake(self, problem: str, at: int | None = None) -> FilterError:
         place = self.at if at is None else at
-        return FilterError(f"{problem}\n{_pointed(self.text, place)}")
+        return FilterError(f"{problem}\n{_pointed(self.text, place)}", place)
 
 
 def _number(found: re.Match[str]) -> int | float:

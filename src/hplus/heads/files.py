@@ -1,7 +1,7 @@
 """Heads and idf tables as safetensors: hashed, finite, of the shapes the backbone implies.
 
 heads.safetensors  crf.{weight, bias, transitions, start, end[, hidden, hidden_bias]},
-                   importance.{weight, bias}
+                   importance.{weight, bias}, lexical.{weight, bias, query}
 idf.safetensors    idf f32[V]
 """
 
@@ -19,6 +19,7 @@ from hplus.errors import CheckpointError, InputError
 from hplus.files import read_bytes
 from hplus.heads.crf import CRF
 from hplus.heads.importance import Idf, ImportanceHead
+from hplus.heads.lexical import LexicalHead
 from hplus.types import F32
 
 MOST_BYTES = 2**30
@@ -80,6 +81,22 @@ def read_importance(heads: Mapping[str, F32], dim: int, folder: Path) -> Importa
     return ImportanceHead(weight, float(bias[0]))
 
 
+def read_lexical(
+    heads: Mapping[str, F32], dim: int, vocabulary: int, folder: Path
+) -> LexicalHead | None:
+    """The lexical head among the tensors of heads.safetensors, if there is one."""
+    if "lexical.weight" not in heads:
+        return None
+    path = folder / "heads.safetensors"
+    weight = _shaped(heads["lexical.weight"], (dim,), "lexical.weight", path)
+    bias = _shaped(heads.get("lexical.bias"), (1,), "lexical.bias", path)
+    table = _shaped(heads.get("lexical.query"), (vocabulary,), "lexical.query", path)
+    try:
+        return LexicalHead(weight, float(bias[0]), table)
+    except InputError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
 def read_idf(tensors: Mapping[str, F32], vocabulary: int, folder: Path) -> Idf | None:
     """The table of idf.safetensors, if there is one."""
     if not tensors:
@@ -99,7 +116,9 @@ def _shaped(tensor: F32 | None, shape: tuple[int, ...], name: str, path: Path) -
     return tensor
 
 
-def head_tensors(crf: CRF | None, head: ImportanceHead | None) -> dict[str, F32]:
+def head_tensors(
+    crf: CRF | None, head: ImportanceHead | None, lexical: LexicalHead | None = None
+) -> dict[str, F32]:
     """What heads.safetensors holds."""
     tensors: dict[str, F32] = {}
     if crf is not None:
@@ -108,4 +127,8 @@ def head_tensors(crf: CRF | None, head: ImportanceHead | None) -> dict[str, F32]
     if head is not None:
         tensors["importance.weight"] = head.weight
         tensors["importance.bias"] = np.array([head.bias], np.float32)
+    if lexical is not None:
+        tensors["lexical.weight"] = lexical.weight
+        tensors["lexical.bias"] = np.array([lexical.bias], np.float32)
+        tensors["lexical.query"] = lexical.query
     return tensors

@@ -1,458 +1,536 @@
 /* Ragged importance-weighted MaxSim (eq:phrase_score); reference.py says what is computed.
 
-   A block of 3 document rows meets all query units, 4 at a time, so that every row comes from
-   memory once and 12 sums stay in registers. A row's product is the same at every place of a
-   block, a last block short of rows repeats its last one (a maximum does not mind), and weighted
-   maxima are added in the order of the query units: a document scores the same to the last bit
-   whatever stands beside it.
+   `score` gives the scores of documents, `scan` the best k of them. Both meet a document in the
+   same way (products.h), and weighted maxima are added in the order of the query's units: a
+   document scores the same to the last bit whatever stands beside it.
 
-   The query is copied once into chunks of one register (8 f32 or 16 int16, 32 int16 with AVX-512),
-   padded with zeros. Whole f32 and int8 rows are read where they lie; all others go through a
-   scratch of 3 rows, so that no read passes the end of a row.
+   `scan` leaves a document as soon as it cannot come to the k-th place. The units that can add most
+   come first; after every stage, what the others could add at most (the lengths of query and
+   document vectors bound a similarity) decides. With VNNI a first pass uses queries of 8-bit codes,
+   whose error has a bound too, and only what may be among the best is scored by whole queries. All
+   bounds leave room for rounding, and equal scores are never left out. */
 
-   int8 rows meet a query of int16 codes. The product of two pairs (`madd`) is exact, no slower
-   than the two saturating steps that 8-bit codes would take, and the query is 256 times finer.
-   AVX-512 VNNI multiplies and adds in one step, twice as many at a time; sums of integers are the
-   same in any order, so its scores are those of AVX2 to the last bit. */
+#include "products.h"
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define WITH_AVX2 1
-#include <cpuid.h>
-#include <immintrin.h>
-#define AVX2 __attribute__((target("avx2,fma,f16c")))
-#define AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vnni")))
-#endif
-
-enum { ROWS = 3, UNITS = 4, LANES = 8, CODES = 16, AHEAD = 12, MAX_WIDTH = 65536 };
-enum { PORTABLE, WITH_256, WITH_512 }; /* what a caller lets us use */
-
-/* What is the same for all documents. */
-typedef struct Plan {
-    Py_ssize_t units, groups;  /* query units; groups of 4 of them */
-    Py_ssize_t width, chunks;  /* columns; chunks of a row */
-    Py_ssize_t chunk;          /* bytes of a chunk of the query */
-    void *query;               /* [groups][chunks][4][8 f32], or as the block functions say */
-    float *steps;              /* [4 * groups] what one step of a unit's int16 codes is worth */
-    float *best;               /* [4 * groups] maxima of the present document */
-    char *scratch;             /* [3][chunks] */
-    void *memory;              /* in which the four above lie */
-    void (*pack)(void *to, const char *row, Py_ssize_t width);  /* NULL: rows where they lie */
-    void (*block)(const struct Plan *, const void *const rows[ROWS], const float scales[ROWS]);
-} Plan;
+enum { AHEAD = 64, COARSE = 5 }; /* rows to fetch ahead; units from which a first pass pays */
 
 typedef struct {
-    const char *vectors, *scales, *starts, *ends, *weights; /* no weights: maxima are wanted */
-    char *scores;
-    Py_ssize_t rows, stride, bytes, count;  /* of vectors; bytes of a row that are read */
-    char scale_kind;                        /* 'f', 'e', or 0 for no scales */
+    const char *vectors, *scales, *starts, *ends;
+    Py_ssize_t rows, stride, bytes, count; /* bytes of a row that are read */
+    char scale_kind;                       /* 'f', 'e', or 0 for no scales */
 } Documents;
 
-/* f16 -> f32 for every bit pattern: the exponent is moved by a product with 2^112. */
-static inline float half(const char *from)
+/* How the rows of an array of vectors meet a query. */
+typedef struct {
+    int int8, vnni, apart;  /* apart: units one after another, not in fours */
+    Py_ssize_t width, columns, number;                         /* bytes of a packed number */
+    void (*pack)(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride, Py_ssize_t count,
+                 Py_ssize_t width); /* NULL: rows where they lie */
+    void (*halves)(float *to, const char *from, Py_ssize_t count);
+    void (*block)(const Plan *, Py_ssize_t stage, const Tile *);
+} Layout;
+
+/* Goes through documents, a tile at a time, and fetches rows that come later. */
+typedef struct {
+    const Documents *documents;
+    const Layout *layout;
+    Py_ssize_t room; /* rows of a tile */
+    char *packed;
+    float *scales;
+    void *memory;
+    Py_ssize_t later;         /* the document that is being fetched, */
+    int64_t later_at, later_end; /* and the rows of it to come */
+} Reader;
+
+static Layout layout_of(const Py_buffer *vectors, Py_ssize_t width, int most)
 {
-    uint16_t h;
-    float value;
-    memcpy(&h, from, sizeof h);
-    uint32_t bits = (uint32_t)(h & 0x7fff) << 13;
-    memcpy(&value, &bits, sizeof value);
-    value *= 5.192296858534828e33f;
-    memcpy(&bits, &value, sizeof value);
-    bits |= (h & 0x7fff) >= 0x7c00 ? 0x7f800000u : 0u; /* infinity and NaN */
-    bits |= (uint32_t)(h & 0x8000) << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    const int int8 = vectors->itemsize == 1, f16 = vectors->itemsize == 2;
+    const int use = most < level ? most : level;
+    const int aligned = ((uintptr_t)vectors->buf | (uintptr_t)vectors->strides[0]) % 4 == 0;
+    Layout layout = {.int8 = int8, .width = width, .number = int8 ? 2 : 4};
+    Py_ssize_t chunk = int8 ? CODES : LANES;
+    layout.apart = int8 && use == PORTABLE;
+    layout.block = int8 ? block_int8 : block_f32;
+    layout.pack = int8 ? widen_int8 : f16 ? widen_f16 : copy_f32;
+    layout.halves = halves;
+#ifdef WITH_X86
+    if (use >= WITH_256) {
+        layout.block = int8 ? block_int8_avx2 : block_f32_avx2;
+        layout.pack = int8 ? copy_rows : f16 ? widen_f16_avx2 : copy_f32;
+        layout.halves = halves_avx2;
+        layout.number = int8 ? 1 : 4;
+    }
+    if (int8 && use == WITH_512) {
+        layout.vnni = 1, chunk = REGISTER;
+        layout.block = block_vnni, layout.pack = shift_int8;
+    }
+#endif
+    layout.columns = (width + chunk - 1) / chunk * chunk;
+    const int as_they_lie = int8 ? use == WITH_256 : !f16 && (aligned || use > PORTABLE);
+    if (as_they_lie && layout.columns == width)
+        layout.pack = NULL;
+    return layout;
 }
 
-static void copy_f32(void *to, const char *row, Py_ssize_t width)
+/* One unit of a query as codes of at most `limit`; returns what a step of them is worth. */
+static float quantise(int16_t *codes, const float *from, Py_ssize_t width, double limit)
 {
-    memcpy(to, row, (size_t)width * sizeof(float));
-}
-
-static void widen_f16(void *to, const char *row, Py_ssize_t width)
-{
+    float most = 0;
     for (Py_ssize_t k = 0; k < width; k++)
-        ((float *)to)[k] = half(row + 2 * k);
-}
-
-static void widen_int8(void *to, const char *row, Py_ssize_t width)
-{
-    for (Py_ssize_t k = 0; k < width; k++)
-        ((int16_t *)to)[k] = (signed char)row[k];
-}
-
-/* Four lanes in a register of any processor, where the compiler has such a type. */
-#ifdef __GNUC__
-typedef float Four __attribute__((vector_size(16)));
-#else
-typedef struct { float at[4]; } Four;
-#endif
-
-static inline void multiply_add(Four *sum, const float *x, const float *y)
-{
-#ifdef __GNUC__
-    Four a, b;
-    memcpy(&a, x, sizeof a);
-    memcpy(&b, y, sizeof b);
-    *sum += a * b;
-#else
-    for (int l = 0; l < 4; l++)
-        sum->at[l] += x[l] * y[l];
-#endif
-}
-
-static void block_f32(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
-{
-    for (Py_ssize_t g = 0; g < plan->groups; g++)
-        for (int u = 0; u < ROWS; u++) {
-            const float *row = rows[u];
-            const float *x = (const float *)plan->query + g * plan->chunks * UNITS * LANES;
-            Four sums[UNITS][2];
-            memset(sums, 0, sizeof sums);
-            for (Py_ssize_t c = 0; c < plan->chunks; c++, x += UNITS * LANES, row += LANES)
-                for (int i = 0; i < UNITS; i++)
-                    for (int h = 0; h < 2; h++)
-                        multiply_add(&sums[i][h], x + i * LANES + 4 * h, row + 4 * h);
-            for (int i = 0; i < UNITS; i++) {
-                float s[LANES], *best = plan->best + g * UNITS + i;
-                memcpy(s, sums[i], sizeof s);
-                float found = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-                found *= scales[u];
-                *best = found > *best ? found : *best;
-            }
-        }
-}
-
-/* rows: int16_t [chunks][16]; query: int16_t [units][chunks][16] */
-static void block_int8(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
-{
-    const Py_ssize_t width = plan->chunks * CODES;
-    for (Py_ssize_t i = 0; i < plan->units; i++)
-        for (int u = 0; u < ROWS; u++) {
-            const int16_t *row = rows[u], *x = (const int16_t *)plan->query + i * width;
-            int32_t sum = 0;
-            for (Py_ssize_t k = 0; k < width; k++)
-                sum += x[k] * row[k];
-            const float found = (float)sum * plan->steps[i] * scales[u];
-            plan->best[i] = found > plan->best[i] ? found : plan->best[i];
-        }
-}
-
-#ifdef WITH_AVX2
-
-static void copy_int8(void *to, const char *row, Py_ssize_t width)
-{
-    memcpy(to, row, (size_t)width);
-}
-
-AVX2 static void widen_f16_avx2(void *to, const char *row, Py_ssize_t width)
-{
-    Py_ssize_t k = 0;
-    for (; k + LANES <= width; k += LANES) {
-        const __m128i halves = _mm_loadu_si128((const __m128i *)(row + 2 * k));
-        _mm256_storeu_ps((float *)to + k, _mm256_cvtph_ps(halves));
-    }
-    widen_f16((float *)to + k, row + 2 * k, width - k);
-}
-
-/* The sums of four registers, in the order of `block_f32`. */
-AVX2 static inline __m128 totals_f32(const __m256 v[UNITS])
-{
-    __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
-}
-
-AVX2 static inline __m128 totals_int8(const __m256i v[UNITS])
-{
-    __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
-    s = _mm256_add_epi32(s, _mm256_permute2x128_si256(s, s, 1));
-    return _mm_cvtepi32_ps(_mm256_castsi256_si128(s));
-}
-
-/* sum += madd(row, *unit). 12 sums, 3 rows and the pairs fill all 16 registers, which compilers
-   left to themselves overdraw: GCC by adding late, Clang by loading the unit first. */
-AVX2 static inline void multiply_add_int8(__m256i *sum, __m256i row, const __m256i *unit)
-{
-    __m256i pairs;
-    __asm__("vpmaddwd %[unit], %[row], %[pairs]\n\tvpaddd %[pairs], %[sum], %[sum]"
-            : [sum] "+x"(*sum), [pairs] "=&x"(pairs)
-            : [row] "x"(row), [unit] "m"(*unit));
-}
-
-AVX2 static void
-block_f32_avx2(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
-{
-    const float *x = plan->query;
-    for (Py_ssize_t g = 0; g < plan->groups; g++) {
-        __m256 sums[ROWS][UNITS];
-        for (int u = 0; u < ROWS; u++)
-            for (int i = 0; i < UNITS; i++)
-                sums[u][i] = _mm256_setzero_ps();
-        for (Py_ssize_t c = 0; c < plan->chunks; c++, x += UNITS * LANES) {
-            __m256 row[ROWS];
-            for (int u = 0; u < ROWS; u++)
-                row[u] = _mm256_loadu_ps((const float *)rows[u] + c * LANES);
-            for (int i = 0; i < UNITS; i++) {
-                const __m256 unit = _mm256_load_ps(x + i * LANES);
-                for (int u = 0; u < ROWS; u++)
-                    sums[u][i] = _mm256_fmadd_ps(unit, row[u], sums[u][i]);
-            }
-        }
-        __m128 best = _mm_loadu_ps(plan->best + g * UNITS);
-        for (int u = 0; u < ROWS; u++) /* a NaN is passed over, as by C's `>` */
-            best = _mm_max_ps(_mm_mul_ps(totals_f32(sums[u]), _mm_set1_ps(scales[u])), best);
-        _mm_storeu_ps(plan->best + g * UNITS, best);
-    }
-}
-
-/* rows: int8 as they lie; query: int16_t [groups][chunks][4][16] */
-AVX2 static void
-block_int8_avx2(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
-{
-    const __m256i *x = plan->query;
-    for (Py_ssize_t g = 0; g < plan->groups; g++) {
-        __m256i sums[ROWS][UNITS];
-        for (int u = 0; u < ROWS; u++)
-            for (int i = 0; i < UNITS; i++)
-                sums[u][i] = _mm256_setzero_si256();
-        for (Py_ssize_t c = 0; c < plan->chunks; c++, x += UNITS) {
-            __m256i row[ROWS];
-            for (int u = 0; u < ROWS; u++)
-                row[u] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)rows[u] + c));
-            for (int i = 0; i < UNITS; i++)
-                for (int u = 0; u < ROWS; u++)
-                    multiply_add_int8(&sums[u][i], row[u], x + i);
-        }
-        const __m128 steps = _mm_loadu_ps(plan->steps + g * UNITS);
-        __m128 best = _mm_loadu_ps(plan->best + g * UNITS);
-        for (int u = 0; u < ROWS; u++) {
-            const __m128 found = _mm_mul_ps(totals_int8(sums[u]), steps);
-            best = _mm_max_ps(_mm_mul_ps(found, _mm_set1_ps(scales[u])), best);
-        }
-        _mm_storeu_ps(plan->best + g * UNITS, best);
-    }
-}
-
-/* rows: int8 as they lie; query: int16_t [groups][chunks][4][32] */
-AVX512 static void
-block_int8_avx512(const Plan *plan, const void *const rows[ROWS], const float scales[ROWS])
-{
-    const __m512i *x = plan->query;
-    for (Py_ssize_t g = 0; g < plan->groups; g++) {
-        __m512i sums[ROWS][UNITS];
-        for (int u = 0; u < ROWS; u++)
-            for (int i = 0; i < UNITS; i++)
-                sums[u][i] = _mm512_setzero_si512();
-        for (Py_ssize_t c = 0; c < plan->chunks; c++, x += UNITS) {
-            __m512i row[ROWS];
-            for (int u = 0; u < ROWS; u++)
-                row[u] = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)rows[u] + c));
-            for (int i = 0; i < UNITS; i++)
-                for (int u = 0; u < ROWS; u++)
-                    sums[u][i] = _mm512_dpwssd_epi32(sums[u][i], row[u], x[i]);
-        }
-        const __m128 steps = _mm_loadu_ps(plan->steps + g * UNITS);
-        __m128 best = _mm_loadu_ps(plan->best + g * UNITS);
-        for (int u = 0; u < ROWS; u++) {
-            __m256i halves[UNITS];
-            for (int i = 0; i < UNITS; i++)
-                halves[i] = _mm256_add_epi32(_mm512_castsi512_si256(sums[u][i]),
-                                             _mm512_extracti64x4_epi64(sums[u][i], 1));
-            const __m128 found = _mm_mul_ps(totals_int8(halves), steps);
-            best = _mm_max_ps(_mm_mul_ps(found, _mm_set1_ps(scales[u])), best);
-        }
-        _mm_storeu_ps(plan->best + g * UNITS, best);
-    }
-}
-
-#endif
-
-static int level; /* set once, when the module is made: asking the processor is slow */
-
-static int highest_level(void)
-{
-#ifdef WITH_AVX2
-    unsigned a, b, c, d;
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
-        return PORTABLE;
-    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") ? WITH_512
-                                                                                       : WITH_256;
-#else
-    return PORTABLE;
-#endif
-}
-
-/* One unit of the query as int16 codes in chunks of `codes`, `apart` chunks apart. The largest number of the unit
-   becomes the largest code with which no sum over the columns leaves int32, whatever the
-   document's codes are. */
-static float
-quantise(int16_t *to, Py_ssize_t codes, Py_ssize_t apart, const char *from, Py_ssize_t width)
-{
-    const double room = width ? (double)(INT32_MAX / (128 * (int32_t)width)) : INT16_MAX;
-    const double limit = room < INT16_MAX ? room : INT16_MAX;
-    float x, most = 0;
-    for (Py_ssize_t k = 0; k < width; k++) {
-        memcpy(&x, from + 4 * k, sizeof x);
-        most = fabsf(x) > most ? fabsf(x) : most;
-    }
+        most = fabsf(from[k]) > most ? fabsf(from[k]) : most;
     const float step = (float)(most / limit);
+    const double steps = step > 0 ? 1 / (double)step : 0;
     for (Py_ssize_t k = 0; k < width; k++) {
-        memcpy(&x, from + 4 * k, sizeof x);
-        double code = step > 0 ? rint((double)x / step) : 0;
+        double code = rint((double)from[k] * steps);
         code = code > limit ? limit : code < -limit ? -limit : code == code ? code : 0;
-        to[k / codes * apart * codes + k % codes] = (int16_t)code;
+        codes[k] = (int16_t)code;
     }
     return step;
 }
 
-/* Choose the functions for the type of `vectors` and copy the query for them; -1: no memory. */
-static int prepare(Plan *plan, const Py_buffer *query, const Py_buffer *vectors, int most)
+/* Where number k of the unit at `place` lies in the query of a plan; in bytes, digit by digit with
+   VNNI. */
+static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssize_t k, int digit)
 {
-    const int int8 = vectors->itemsize == 1, f16 = vectors->itemsize == 2;
-    const int use = most < level ? most : level, wide = int8 && use == WITH_512;
-    const int lanes = wide ? 2 * CODES : int8 ? CODES : LANES;
-    const int aligned = ((uintptr_t)vectors->buf | (uintptr_t)vectors->strides[0]) % 4 == 0;
-    const int whole = query->shape[1] % lanes == 0;
-    Py_ssize_t together = int8 ? 1 : UNITS; /* units between whose chunks a chunk stands */
-    plan->block = int8 ? block_int8 : block_f32;
-    plan->pack = int8 ? widen_int8 : f16 ? widen_f16 : whole && aligned ? NULL : copy_f32;
-#ifdef WITH_AVX2
-    if (use >= WITH_256) {
-        together = UNITS;
-        plan->block = wide ? block_int8_avx512 : int8 ? block_int8_avx2 : block_f32_avx2;
-        plan->pack = f16 ? widen_f16_avx2 : whole ? NULL : int8 ? copy_int8 : copy_f32;
+    const Py_ssize_t stage = place / STAGE, i = place % STAGE;
+    char *query = plan->query + stage * plan->stage_bytes;
+    if (layout->vnni) {
+        const Py_ssize_t units = units_of(plan, stage);
+        const Py_ssize_t piece = units > 4 ? 8 : units > 2 ? 16 : units > 1 ? 32 : 64;
+        return query + (k / piece * plan->digits + digit) * REGISTER + i * piece + k % piece;
     }
-#endif
-    plan->units = query->shape[0];
-    plan->groups = plan->units / UNITS + (plan->units % UNITS > 0);
-    plan->width = query->shape[1];
-    plan->chunks = plan->width / lanes + !whole;
-    plan->chunk = lanes * (int8 ? (Py_ssize_t)sizeof(int16_t) : (Py_ssize_t)sizeof(float));
-    const Py_ssize_t row = plan->chunks * plan->chunk, four = UNITS * (Py_ssize_t)sizeof(float);
-    if (plan->groups > PY_SSIZE_T_MAX / 2 / (UNITS * row + 2 * four))
-        return -1;
-    const Py_ssize_t size = plan->groups * (UNITS * row + 2 * four) + ROWS * row;
-    if (!(plan->memory = PyMem_Calloc(1, (size_t)(size + plan->chunk))))
-        return -1;
-    char *at = (char *)plan->memory + plan->chunk - (uintptr_t)plan->memory % (size_t)plan->chunk;
-    plan->query = at;
-    plan->scratch = at += plan->groups * UNITS * row;
-    plan->steps = (float *)(at += ROWS * row);
-    plan->best = (float *)(at + plan->groups * four);
-    for (Py_ssize_t i = 0; i < plan->units; i++) {
-        const char *from = (const char *)query->buf + i * plan->width * 4;
-        char *to = (char *)plan->query +
-                   (i / together * plan->chunks * together + i % together) * plan->chunk;
-        if (int8)
-            plan->steps[i] = quantise((int16_t *)to, lanes, together, from, plan->width);
-        else
-            for (Py_ssize_t k = 0, end = plan->width * 4; k < end; k += plan->chunk)
-                memcpy(to + k * together, from + k, end - k < plan->chunk ? end - k : plan->chunk);
+    const Py_ssize_t number = layout->int8 ? 2 : 4, chunk = layout->int8 ? CODES : LANES;
+    if (layout->apart)
+        return query + (i * plan->columns + k) * number;
+    const Py_ssize_t chunks = plan->columns / chunk;
+    const Py_ssize_t row = (i / UNITS * chunks + k / chunk) * UNITS + i % UNITS;
+    return query + (row * chunk + k % chunk) * number;
+}
+
+/* Codes of the unit at `place`, in one or two signed digits with VNNI. */
+static void put(Plan *plan, const Layout *layout, Py_ssize_t place, const int16_t *codes)
+{
+    int32_t sums[2] = {0, 0};
+    for (Py_ssize_t k = 0; k < layout->width; k++) {
+        if (!layout->vnni) {
+            memcpy(at(plan, layout, place, k, 0), codes + k, sizeof *codes);
+            continue;
+        }
+        const int low = (codes[k] + 32768 + 128) % 256 - 128; /* -128 ... 127 */
+        const int digits[2] = {plan->digits == 1 ? codes[k] : (codes[k] - low) / 256, low};
+        for (int d = 0; d < plan->digits; d++) {
+            *at(plan, layout, place, k, d) = (char)(signed char)digits[d];
+            sums[d] += digits[d];
+        }
     }
+    if (layout->vnni) {
+        const Py_ssize_t stage = place / STAGE, units = units_of(plan, stage);
+        const int lanes = units > 4 ? 2 : units > 2 ? 4 : units > 1 ? 8 : 16;
+        for (int d = 0; d < plan->digits; d++)
+            plan->from[(stage * plan->digits + d) * 16 + place % STAGE * lanes] = -128 * sums[d];
+    }
+}
+
+typedef struct {
+    double reach;
+    Py_ssize_t unit;
+} Reach;
+
+static int further(const void *a, const void *b)
+{
+    const Reach *x = a, *y = b;
+    if (x->reach != y->reach)
+        return x->reach < y->reach ? 1 : -1;
+    return x->unit < y->unit ? -1 : 1;
+}
+
+/* A query for a layout; no weights: maxima are wanted. `longest` bounds the lengths of the
+   documents' vectors. -1: no memory. */
+static int prepare(Plan *plan, const Layout *layout, const float *query, const float *weights,
+                   Py_ssize_t units, double longest, int digits)
+{
+    const Py_ssize_t width = layout->width, number = layout->vnni ? digits : layout->int8 ? 2 : 4;
+    const double room = width ? (double)(INT32_MAX / (128 * (int32_t)width)) : MAX_CODE;
+    const double limit = room < MAX_CODE ? room : MAX_CODE;
+    plan->units = units, plan->digits = digits;
+    plan->stages = units / STAGE + (units % STAGE > 0);
+    plan->columns = layout->columns, plan->block = layout->block;
+    plan->stage_bytes = STAGE * plan->columns * number;
+    const Py_ssize_t each = plan->stage_bytes + digits * REGISTER + STAGE * 3 * 4 + 8 +
+                            STAGE * (Py_ssize_t)(sizeof(Reach) + sizeof(Py_ssize_t));
+    if (plan->stages > (PY_SSIZE_T_MAX / 2 - 4 * MAX_WIDTH) / each)
+        return -1;
+    const size_t size = (size_t)(plan->stages * each + 4 * width + REGISTER);
+    if (!(plan->memory = PyMem_RawCalloc(1, size)))
+        return -1;
+    char *free = (char *)plan->memory + REGISTER - (uintptr_t)plan->memory % REGISTER;
+    const Py_ssize_t places = plan->stages * STAGE;
+    plan->query = free, free += plan->stages * plan->stage_bytes;
+    plan->from = (int32_t *)free, free += plan->stages * digits * REGISTER;
+    plan->above = (double *)free, free += plan->stages * 8;
+    Reach *reach = (Reach *)free;
+    free += places * (Py_ssize_t)sizeof(Reach);
+    plan->place = (Py_ssize_t *)free, free += places * (Py_ssize_t)sizeof(Py_ssize_t);
+    plan->steps = (float *)free, free += places * 4;
+    plan->best = (float *)free, free += places * 4;
+    plan->weights = (float *)free, free += places * 4;
+    int16_t *codes = (int16_t *)free, *coarse = codes + width;
+
+    for (Py_ssize_t i = 0; i < units; i++) {
+        double square = 0;
+        for (Py_ssize_t k = 0; weights && k < width; k++)
+            square += (double)query[i * width + k] * query[i * width + k];
+        reach[i] = (Reach){weights ? fabs(weights[i]) * sqrt(square) : 0, i};
+        if (!(reach[i].reach < INFINITY))
+            reach[i].reach = INFINITY; /* so that NaN has a place too */
+    }
+    qsort(reach, (size_t)units, sizeof *reach, further);
+    double most = 0, error = 0;
+    for (Py_ssize_t place = 0; place < units; place++) {
+        const Py_ssize_t i = reach[place].unit;
+        const float *from = query + i * width;
+        double square = 0, off = 0;
+        plan->place[i] = place;
+        plan->weights[place] = weights ? weights[i] : 1;
+        plan->steps[place] = 1;
+        if (layout->int8) {
+            const float step = plan->steps[place] = quantise(codes, from, width, limit);
+            if (layout->vnni && digits == 1) {
+                const float wide = plan->steps[place] = quantise(coarse, from, width, MAX_DIGIT);
+                for (Py_ssize_t k = 0; k < width; k++) {
+                    const double own = (double)step * codes[k] - (double)wide * coarse[k];
+                    off += own * own;
+                }
+            }
+            put(plan, layout, place, layout->vnni && digits == 1 ? coarse : codes);
+            for (Py_ssize_t k = 0; k < width; k++)
+                square += (double)step * codes[k] * step * codes[k];
+        } else
+            for (Py_ssize_t k = 0; k < width; k++) {
+                memcpy(at(plan, layout, place, k, 0), from + k, sizeof *from);
+                square += (double)from[k] * from[k];
+            }
+        const double weight = fabs(plan->weights[place]) * longest;
+        reach[place].reach = weight * sqrt(square); /* from here on in order of places */
+        most += reach[place].reach;
+        error += weight * sqrt(off);
+        if (place % STAGE == STAGE - 1 || place == units - 1)
+            plan->above[place / STAGE] = error - most;
+    }
+    /* Sums of r products and of weighted maxima, in f32 at worst, of what is `most` at most. */
+    const double slack = most * (double)(width + units + 16) / (1 << 23);
+    for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
+        plan->above[stage] += most + slack;
+    plan->below = error + slack;
     return 0;
 }
 
-static inline float scale_of(const Documents *documents, int64_t row)
+static int open_reader(Reader *reader, const Documents *documents, const Layout *layout)
 {
-    float scale = 1;
-    if (documents->scale_kind == 'e')
-        return half(documents->scales + 2 * row);
-    if (documents->scale_kind == 'f')
-        memcpy(&scale, documents->scales + 4 * row, sizeof scale);
-    return scale;
+    const Py_ssize_t row = layout->columns * layout->number;
+    const Py_ssize_t fit = row ? TILE / row / BLOCKS : 16;
+    *reader = (Reader){.documents = documents, .layout = layout};
+    reader->room = BLOCKS * (fit < 1 ? 1 : fit);
+    const Py_ssize_t packed = layout->pack ? reader->room * row : 0;
+    reader->memory = PyMem_RawCalloc(1, (size_t)(packed + reader->room * 4 + REGISTER));
+    if (!reader->memory)
+        return -1;
+    reader->packed = (char *)reader->memory + REGISTER - (uintptr_t)reader->memory % REGISTER;
+    reader->scales = (float *)(reader->packed + packed);
+    for (Py_ssize_t u = 0; u < reader->room; u++)
+        reader->scales[u] = 1; /* where there are none */
+    return 0;
 }
 
-/* Ask for a row that will soon be read; a row that is not there does no harm. */
-static inline void fetch(const Documents *documents, uint64_t row)
+static inline int64_t number(const char *numbers, Py_ssize_t j)
+{
+    int64_t found;
+    memcpy(&found, numbers + 8 * j, sizeof found);
+    return found;
+}
+
+/* Ask for the next `count` rows that will be read; a row that is not there does no harm. */
+static inline void fetch(Reader *reader, Py_ssize_t count)
 {
 #ifdef __GNUC__
-    const uintptr_t at = (uintptr_t)documents->vectors + (uintptr_t)(row * documents->stride);
-    for (Py_ssize_t k = 0; k < documents->bytes; k += 64)
-        __builtin_prefetch((const void *)(at + k));
+    const Documents *documents = reader->documents;
+    const uint64_t size = documents->scale_kind == 'e' ? 2 : 4;
+    for (; count > 0; count--) {
+        while (reader->later_at >= reader->later_end) {
+            if (reader->later + 1 >= documents->count)
+                return;
+            reader->later_at = number(documents->starts, ++reader->later);
+            reader->later_end = number(documents->ends, reader->later);
+            __builtin_prefetch((const void *)((uintptr_t)documents->scales +
+                                              (uintptr_t)((uint64_t)reader->later_at * size)));
+        }
+        const uint64_t row = (uint64_t)reader->later_at++;
+        const uintptr_t from = (uintptr_t)documents->vectors + (uintptr_t)(row * documents->stride);
+        for (Py_ssize_t k = 0; k < documents->bytes; k += 64)
+            __builtin_prefetch((const void *)(from + k));
+    }
 #else
-    (void)documents, (void)row;
+    (void)reader, (void)count;
 #endif
 }
 
-/* Scores of all documents; returns the first document whose rows are not there, or `count`. */
-static Py_ssize_t run(const Plan *plan, const Documents *documents)
+/* From now on rows are read from document j. */
+static void begin(Reader *reader, Py_ssize_t j)
 {
-    const void *rows[ROWS];
-    float scales[ROWS];
+    reader->later = j - 1, reader->later_at = reader->later_end = 0;
+    fetch(reader, AHEAD);
+}
+
+/* Rows from `start`, all that are left of a document or as many as there is room for. */
+static Tile next_tile(Reader *reader, int64_t start, int64_t end)
+{
+    const Documents *documents = reader->documents;
+    const Layout *layout = reader->layout;
+    const Py_ssize_t stride = documents->stride, room = reader->room;
+    const Py_ssize_t count = end - start < room ? (Py_ssize_t)(end - start) : room;
+    const Py_ssize_t row = layout->columns * layout->number;
+    Tile tile = {documents->vectors + start * stride, stride, count, reader->scales};
+    fetch(reader, count);
+    if (documents->scale_kind == 'e')
+        layout->halves(reader->scales, documents->scales + 2 * start, count);
+    else if (documents->scale_kind == 'f')
+        memcpy(reader->scales, documents->scales + 4 * start, (size_t)count * sizeof(float));
+    if (layout->pack) {
+        layout->pack(reader->packed, row, tile.rows, stride, count, layout->width);
+        tile.rows = reader->packed, tile.stride = row;
+    }
+    return tile;
+}
+
+static inline int bad_rows(const Documents *documents, int64_t start, int64_t end)
+{
+    return start < 0 || start > end || end > documents->rows;
+}
+
+static inline void forget(Plan *plan, int empty)
+{
+    for (Py_ssize_t i = 0; i < plan->stages * STAGE; i++)
+        plan->best[i] = empty ? 0 : -INFINITY;
+}
+
+/* The score of the document whose maxima a plan has. */
+static float score_of(const Plan *plan)
+{
+    double sum = 0;
+    for (Py_ssize_t i = 0; i < plan->units; i++) {
+        const Py_ssize_t place = plan->place[i];
+        sum += (double)plan->weights[place] * (plan->best[place] * plan->steps[place]);
+    }
+    return (float)sum;
+}
+
+/* The maxima of a document. */
+static void meet(Plan *plan, Reader *reader, int64_t start, int64_t end)
+{
+    forget(plan, start == end);
+    while (start < end) {
+        const Tile tile = next_tile(reader, start, end);
+        for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
+            plan->block(plan, stage, &tile);
+        start += tile.count;
+    }
+}
+
+/* Scores of all documents, or the maxima of each; returns the first document whose rows are not
+   there, or `count`. */
+static Py_ssize_t run(Plan *plan, Reader *reader, int weighted, char *scores)
+{
+    const Documents *documents = reader->documents;
+    begin(reader, 0);
     for (Py_ssize_t j = 0; j < documents->count; j++) {
-        int64_t start, end, next = 0;
-        memcpy(&start, documents->starts + 8 * j, sizeof start);
-        memcpy(&end, documents->ends + 8 * j, sizeof end);
-        if (j + 1 < documents->count)
-            memcpy(&next, documents->starts + 8 * (j + 1), sizeof next);
-        if (start < 0 || start > end || end > documents->rows)
+        const int64_t start = number(documents->starts, j), end = number(documents->ends, j);
+        if (bad_rows(documents, start, end))
             return j;
-        if (j + AHEAD < documents->count) { /* short documents lie anywhere */
-            int64_t later;
-            memcpy(&later, documents->starts + 8 * (j + AHEAD), sizeof later);
-            fetch(documents, (uint64_t)later);
-#ifdef __GNUC__
-            __builtin_prefetch((const void *)((uintptr_t)documents->scales + 2 * (uintptr_t)later));
-#endif
-        }
-        for (Py_ssize_t i = 0; i < plan->groups * UNITS; i++)
-            plan->best[i] = start < end ? -INFINITY : 0;
-        for (int64_t u = start; u < end; u += ROWS) {
-            for (int k = 0; k < ROWS; k++) {
-                const int64_t row = k < end - u ? u + k : end - 1, left = end - row;
-                fetch(documents, (uint64_t)(AHEAD < left ? row : next - left) + AHEAD);
-                rows[k] = documents->vectors + row * documents->stride;
-                scales[k] = scale_of(documents, row);
-                if (plan->pack) {
-                    char *to = plan->scratch + k * plan->chunks * plan->chunk;
-                    plan->pack(to, rows[k], plan->width);
-                    rows[k] = to;
-                }
+        meet(plan, reader, start, end);
+        if (weighted) {
+            const float score = score_of(plan);
+            memcpy(scores + 4 * j, &score, sizeof score);
+        } else
+            for (Py_ssize_t i = 0; i < plan->units; i++) {
+                const float value = plan->best[plan->place[i]] * plan->steps[plan->place[i]];
+                memcpy(scores + 4 * (j * plan->units + i), &value, sizeof value);
             }
-            plan->block(plan, rows, scales);
-        }
-        if (!documents->weights) {
-            const Py_ssize_t size = plan->units * (Py_ssize_t)sizeof(float);
-            memcpy(documents->scores + j * size, plan->best, (size_t)size);
-            continue;
-        }
-        double sum = 0;
-        for (Py_ssize_t i = 0; i < plan->units; i++) {
-            float weight;
-            memcpy(&weight, documents->weights + 4 * i, sizeof weight);
-            sum += (double)weight * plan->best[i];
-        }
-        const float score = (float)sum;
-        memcpy(documents->scores + 4 * j, &score, sizeof score);
     }
     return documents->count;
 }
 
-/* A view of an array that is `what`: `ndim` axes, one of the types `kinds` (struct's letters),
-   contiguous, except that the rows of `vectors` may stand apart. */
-static int look(PyObject *array, Py_buffer *view, const char *name, const char *what, int ndim,
-                const char *kinds, int flags)
+typedef struct {
+    int64_t document;
+    float score; /* after a coarse pass the least that it may be more than */
+} Found;
+
+/* One query of a scan: the k largest scores (or what they are at least), the smallest of them on
+   top, and the documents that may be among the best k. */
+typedef struct {
+    Plan plan, whole; /* whole: only if the plan is coarse */
+    int coarse, left; /* left: this query is done with the present document */
+    double sum;       /* of the stages that it has met */
+    float *heap, least;
+    Py_ssize_t k, held;
+    Found *found;
+    Py_ssize_t count, room;
+} Scan;
+
+/* Of the k largest scores so far the smallest; what is below it is not among the best k. */
+static inline float threshold(const Scan *scan)
 {
-    if (PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES | flags) == 0) {
-        const char *kind = view->format + (view->format[0] == '=' || view->format[0] == '@');
-        const int size = *kind == 'b' ? 1 : *kind == 'e' ? 2 : *kind == 'f' ? 4 : 8;
-        int fits = view->ndim == ndim && view->itemsize == size;
-        fits = fits && *kind && strchr(kinds, *kind) && !kind[1];
-        if (fits && view->len && view->shape[ndim - 1] > 1)
-            fits = view->strides[ndim - 1] == size;
-        if (fits && view->len && ndim == 2 && view->shape[0] > 1 && !strchr(kinds, 'b'))
-            fits = view->strides[0] == view->shape[1] * size;
-        if (fits)
-            return 0;
+    return scan->held == scan->k && scan->heap[0] > scan->least ? scan->heap[0] : scan->least;
+}
+
+static void hold(Scan *scan, float score)
+{
+    float *heap = scan->heap;
+    Py_ssize_t i;
+    if (!(score > -INFINITY))
+        score = -INFINITY;
+    if (scan->held < scan->k) { /* from the last place up */
+        for (i = scan->held++; i > 0 && heap[(i - 1) / 2] > score; i = (i - 1) / 2)
+            heap[i] = heap[(i - 1) / 2];
+    } else { /* from the first place down */
+        if (!(score > heap[0]))
+            return;
+        for (i = 0; 2 * i + 1 < scan->k;) {
+            Py_ssize_t child = 2 * i + 1;
+            child += child + 1 < scan->k && heap[child + 1] < heap[child];
+            if (!(heap[child] < score))
+                break;
+            heap[i] = heap[child];
+            i = child;
+        }
     }
-    PyErr_Format(PyExc_ValueError, "%s must be %s", name, what);
+    heap[i] = score;
+}
+
+static int keep(Scan *scan, int64_t document, float score)
+{
+    if (scan->count == scan->room) {
+        const Py_ssize_t room = 2 * scan->room + 64;
+        Found *found = PyMem_RawRealloc(scan->found, (size_t)room * sizeof *found);
+        if (!found)
+            return -1;
+        scan->found = found, scan->room = room;
+    }
+    scan->found[scan->count++] = (Found){document, score};
+    return 0;
+}
+
+/* What a document's stage adds; the query is done with a document that cannot be among the best. */
+static void add_stage(Scan *scan, Py_ssize_t stage)
+{
+    const Plan *plan = &scan->plan;
+    const Py_ssize_t first = stage * STAGE;
+    float sum = 0;
+    for (Py_ssize_t i = first; i < first + units_of(plan, stage); i++)
+        sum += plan->weights[i] * (plan->best[i] * plan->steps[i]);
+    scan->sum += sum;
+    scan->left = scan->sum + plan->above[stage] < threshold(scan);
+}
+
+/* One document for all queries. */
+static int meet_all(Scan *scans, Py_ssize_t queries, Reader *reader, int64_t document,
+                    int64_t start, int64_t end)
+{
+    for (Py_ssize_t q = 0; q < queries; q++) {
+        forget(&scans[q].plan, start == end);
+        scans[q].sum = 0, scans[q].left = 0;
+    }
+    while (start < end) {
+        const Tile tile = next_tile(reader, start, end);
+        start += tile.count;
+        for (Py_ssize_t q = 0; q < queries; q++) {
+            Scan *scan = scans + q;
+            for (Py_ssize_t stage = 0; stage < scan->plan.stages && !scan->left; stage++) {
+                scan->plan.block(&scan->plan, stage, &tile);
+                if (start == end)
+                    add_stage(scan, stage);
+            }
+        }
+    }
+    for (Py_ssize_t q = 0; q < queries; q++) {
+        Scan *scan = scans + q;
+        if (scan->left)
+            continue;
+        const float score = scan->coarse ? (float)(scan->sum + scan->plan.below)
+                                         : score_of(&scan->plan);
+        hold(scan, scan->coarse ? (float)(scan->sum - scan->plan.below) : score);
+        if (keep(scan, document, score) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Whole scores of what a coarse pass has kept; then those of at least the k-th largest. */
+static void settle(Scan *scan, Reader *reader)
+{
+    const Documents *documents = reader->documents;
+    float least = threshold(scan);
+    Py_ssize_t kept = 0;
+    if (scan->coarse) {
+        for (Py_ssize_t i = 0; i < scan->count; i++)
+            if (!(scan->found[i].score < least))
+                scan->found[kept++] = scan->found[i];
+        scan->count = kept, scan->held = 0;
+        for (Py_ssize_t i = 0; i < scan->count; i++) {
+            Found *found = scan->found + i;
+            const int64_t j = found->document;
+            reader->later = documents->count, reader->later_at = reader->later_end; /* fetch none */
+            meet(&scan->whole, reader, number(documents->starts, j), number(documents->ends, j));
+            hold(scan, found->score = score_of(&scan->whole));
+        }
+        least = threshold(scan);
+    }
+    kept = 0;
+    for (Py_ssize_t i = 0; i < scan->count; i++)
+        if (!(scan->found[i].score < least))
+            scan->found[kept++] = scan->found[i];
+    scan->count = kept;
+}
+
+/* Arrays of an entry point; what is the same in both is checked here. */
+enum { QUERY, WEIGHTS, VECTORS, SCALES, STARTS, ENDS, COMMON };
+
+static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
+{
+    const int scaled = a[SCALES] != Py_None, weighted = a[WEIGHTS] != Py_None;
+    const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
+    if (look(a[QUERY], v + QUERY, "query", "a contiguous f32 matrix", 2, "f!", 0) < 0 ||
+        (weighted && look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f!", 0) < 0) ||
+        look(a[VECTORS], v + VECTORS, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
+        (scaled && look(a[SCALES], v + SCALES, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
+        look(a[STARTS], v + STARTS, "starts", i64, 1, "lq", 0) < 0 ||
+        look(a[ENDS], v + ENDS, "ends", i64, 1, "lq", 0) < 0)
+        return -1;
+    const Py_ssize_t width = v[QUERY].shape[1], columns = v[VECTORS].shape[1];
+    const Py_ssize_t rows = v[VECTORS].shape[0], count = v[STARTS].shape[0];
+    if (width > columns || width > MAX_WIDTH)
+        PyErr_Format(PyExc_ValueError, "query of %zd columns, vectors of %zd", width, columns);
+    else if (weighted && v[WEIGHTS].shape[0] != v[QUERY].shape[0])
+        PyErr_Format(PyExc_ValueError, "%zd query units, but %zd weights", v[QUERY].shape[0],
+                     v[WEIGHTS].shape[0]);
+    else if (scaled && v[SCALES].shape[0] != rows)
+        PyErr_Format(PyExc_ValueError, "%zd vectors, but %zd scales", rows, v[SCALES].shape[0]);
+    else if (v[ENDS].shape[0] != count)
+        PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends", count, v[ENDS].shape[0]);
+    else {
+        *documents = (Documents){
+            .vectors = v[VECTORS].buf, .scales = v[SCALES].buf, .starts = v[STARTS].buf,
+            .ends = v[ENDS].buf, .rows = rows, .stride = v[VECTORS].strides[0],
+            .bytes = width * v[VECTORS].itemsize, .count = count,
+            .scale_kind = !scaled ? 0 : v[SCALES].itemsize == 2 ? 'e' : 'f'};
+        return 0;
+    }
     return -1;
+}
+
+static PyObject *not_there(Py_ssize_t document, const Documents *documents)
+{
+    return PyErr_Format(PyExc_ValueError, "rows of document %zd not in 0:%zd", document,
+                        documents->rows);
 }
 
 /* score(query, weights or None, vectors, scales or None, starts, ends, scores, level)
@@ -460,59 +538,225 @@ static int look(PyObject *array, Py_buffer *view, const char *name, const char *
 static PyObject *score(PyObject *module, PyObject *args)
 {
     (void)module;
-    enum { QUERY, WEIGHTS, VECTORS, SCALES, STARTS, ENDS, SCORES, ARRAYS };
-    PyObject *a[ARRAYS], *result = NULL;
-    Py_buffer v[ARRAYS] = {{0}};
+    PyObject *a[COMMON + 1], *result = NULL;
+    Py_buffer v[COMMON + 1] = {{0}};
+    Documents documents;
+    Reader reader = {0};
     Plan plan = {0};
     int most;
     if (!PyArg_ParseTuple(args, "OOOOOOOi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, &most))
         return NULL;
-    const int scaled = a[SCALES] != Py_None, weighted = a[WEIGHTS] != Py_None;
-    const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
-    if (look(a[QUERY], v + QUERY, "query", "a contiguous f32 matrix", 2, "f", 0) < 0 ||
-        (weighted && look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f", 0) < 0) ||
-        look(a[VECTORS], v + VECTORS, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
-        (scaled && look(a[SCALES], v + SCALES, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
-        look(a[STARTS], v + STARTS, "starts", i64, 1, "lq", 0) < 0 ||
-        look(a[ENDS], v + ENDS, "ends", i64, 1, "lq", 0) < 0 ||
-        look(a[SCORES], v + SCORES, "scores", f32, 1, "f", PyBUF_WRITABLE) < 0)
+    if (look_at(a, v, &documents) < 0 ||
+        look(a[COMMON], v + COMMON, "scores", "a contiguous f32 vector", 1, "f",
+             PyBUF_WRITABLE) < 0)
         goto done;
-    const Py_ssize_t width = v[QUERY].shape[1], columns = v[VECTORS].shape[1];
-    const Py_ssize_t rows = v[VECTORS].shape[0], count = v[STARTS].shape[0];
+    const int weighted = v[WEIGHTS].obj != NULL;
     const Py_ssize_t units = v[QUERY].shape[0], each = weighted ? 1 : units; /* scores */
-    const Py_ssize_t room = v[SCORES].shape[0];
-    if (width > columns || width > MAX_WIDTH)
-        PyErr_Format(PyExc_ValueError, "query of %zd columns, vectors of %zd", width, columns);
-    else if (weighted && v[WEIGHTS].shape[0] != units)
-        PyErr_Format(PyExc_ValueError, "%zd query units, but %zd weights", units,
-                     v[WEIGHTS].shape[0]);
-    else if (scaled && v[SCALES].shape[0] != rows)
-        PyErr_Format(PyExc_ValueError, "%zd vectors, but %zd scales", rows, v[SCALES].shape[0]);
-    else if (v[ENDS].shape[0] != count || (each ? room % each || room / each != count : room))
-        PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends and %zd scores of %zd a document",
-                     count, v[ENDS].shape[0], room, each);
-    else if (prepare(&plan, v + QUERY, v + VECTORS, most) < 0)
+    const Py_ssize_t room = v[COMMON].shape[0];
+    const Layout layout = layout_of(v + VECTORS, v[QUERY].shape[1], most);
+    if (each ? room % each || room / each != documents.count : room)
+        PyErr_Format(PyExc_ValueError, "%zd documents, but %zd scores of %zd a document",
+                     documents.count, room, each);
+    else if (prepare(&plan, &layout, v[QUERY].buf, v[WEIGHTS].buf, units, 0, 2) < 0 ||
+             open_reader(&reader, &documents, &layout) < 0)
         PyErr_NoMemory();
     else {
-        const Documents documents = {
-            .vectors = v[VECTORS].buf, .scales = v[SCALES].buf, .starts = v[STARTS].buf,
-            .ends = v[ENDS].buf, .weights = v[WEIGHTS].buf, .scores = v[SCORES].buf,
-            .rows = rows, .stride = v[VECTORS].strides[0],
-            .bytes = width * v[VECTORS].itemsize, .count = count,
-            .scale_kind = !scaled ? 0 : v[SCALES].itemsize == 2 ? 'e' : 'f'};
         Py_ssize_t reached;
         Py_BEGIN_ALLOW_THREADS
-        reached = run(&plan, &documents);
+        reached = run(&plan, &reader, weighted, v[COMMON].buf);
         Py_END_ALLOW_THREADS
-        if (reached == count)
-            result = Py_NewRef(Py_None);
-        else
-            PyErr_Format(PyExc_ValueError, "rows of document %zd not in 0:%zd", reached, rows);
+        result = reached == documents.count ? Py_NewRef(Py_None) : not_there(reached, &documents);
     }
 done:
-    PyMem_Free(plan.memory);
-    for (int k = 0; k < ARRAYS; k++)
-        PyBuffer_Release(v + k);
+    PyMem_RawFree(plan.memory);
+    PyMem_RawFree(reader.memory);
+    for (int i = 0; i <= COMMON; i++)
+        PyBuffer_Release(v + i);
+    return result;
+}
+
+/* Goes through all documents; returns the first whose rows are not there, -1 without memory, or
+   `count`. */
+static Py_ssize_t scan_all(Scan *scans, Py_ssize_t queries, Reader *reader)
+{
+    const Documents *documents = reader->documents;
+    begin(reader, 0);
+    for (Py_ssize_t j = 0; j < documents->count; j++) {
+        const int64_t start = number(documents->starts, j), end = number(documents->ends, j);
+        if (bad_rows(documents, start, end))
+            return j;
+        if (meet_all(scans, queries, reader, j, start, end) < 0)
+            return -1;
+    }
+    for (Py_ssize_t q = 0; q < queries; q++)
+        settle(scans + q, reader);
+    return documents->count;
+}
+
+/* Documents and scores as two strings of bytes, i64 and f32. */
+static PyObject *pair(const Scan *scan)
+{
+    PyObject *documents = PyBytes_FromStringAndSize(NULL, scan->count * 8);
+    PyObject *scores = PyBytes_FromStringAndSize(NULL, scan->count * 4);
+    if (!documents || !scores) {
+        Py_XDECREF(documents);
+        Py_XDECREF(scores);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < scan->count; i++) {
+        memcpy(PyBytes_AS_STRING(documents) + 8 * i, &scan->found[i].document, 8);
+        memcpy(PyBytes_AS_STRING(scores) + 4 * i, &scan->found[i].score, 4);
+    }
+    return Py_BuildValue("NN", documents, scores);
+}
+
+/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, longest,
+   level)
+   For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores. */
+static PyObject *scan(PyObject *module, PyObject *args)
+{
+    (void)module;
+    enum { OFFSETS = COMMON, K, LEAST, ARRAYS };
+    PyObject *a[ARRAYS], *result = NULL;
+    Py_buffer v[ARRAYS] = {{0}};
+    Documents documents;
+    Reader reader = {0};
+    Scan *scans = NULL;
+    Py_ssize_t queries = 0;
+    double longest;
+    int most;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
+                          a + OFFSETS, a + K, a + LEAST, &longest, &most))
+        return NULL;
+    if (look_at(a, v, &documents) < 0 ||
+        look(a[OFFSETS], v + OFFSETS, "offsets", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
+        look(a[K], v + K, "k", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
+        look(a[LEAST], v + LEAST, "least", "a contiguous f32 vector", 1, "f", 0) < 0)
+        goto done;
+    const Py_ssize_t units = v[QUERY].shape[0], width = v[QUERY].shape[1];
+    const Layout layout = layout_of(v + VECTORS, width, most);
+    if (!v[WEIGHTS].obj || v[OFFSETS].shape[0] != v[K].shape[0] + 1 ||
+        v[LEAST].shape[0] != v[K].shape[0]) {
+        PyErr_SetString(PyExc_ValueError, "every query needs weights, offsets, k and least");
+        goto done;
+    }
+    scans = PyMem_RawCalloc((size_t)v[K].shape[0] + 1, sizeof *scans);
+    if (!scans || open_reader(&reader, &documents, &layout) < 0) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (; queries < v[K].shape[0]; queries++) {
+        Scan *own = scans + queries;
+        const int64_t first = number(v[OFFSETS].buf, queries);
+        const int64_t end = number(v[OFFSETS].buf, queries + 1);
+        const int64_t k = number(v[K].buf, queries);
+        if (first < 0 || first > end || end > units || k < 1) {
+            PyErr_Format(PyExc_ValueError, "query %zd: units %lld:%lld of %zd, k = %lld", queries,
+                         (long long)first, (long long)end, units, (long long)k);
+            goto done;
+        }
+        const float *query = (const float *)v[QUERY].buf + first * width;
+        const float *weights = (const float *)v[WEIGHTS].buf + first;
+        own->k = k < documents.count ? (Py_ssize_t)k : documents.count;
+        own->coarse = layout.vnni && end - first >= COARSE && k < documents.count / 2;
+        memcpy(&own->least, (const char *)v[LEAST].buf + 4 * queries, sizeof own->least);
+        own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(float));
+        if (!own->heap ||
+            prepare(&own->plan, &layout, query, weights, end - first, longest,
+                    own->coarse ? 1 : 2) < 0 ||
+            (own->coarse && prepare(&own->whole, &layout, query, weights, end - first, longest,
+                                    2) < 0)) {
+            queries++; /* this one is to be freed, too */
+            PyErr_NoMemory();
+            goto done;
+        }
+    }
+    Py_ssize_t reached;
+    Py_BEGIN_ALLOW_THREADS
+    reached = scan_all(scans, queries, &reader);
+    Py_END_ALLOW_THREADS
+    if (reached < 0)
+        PyErr_NoMemory();
+    else if (reached < documents.count)
+        not_there(reached, &documents);
+    else if ((result = PyList_New(queries)))
+        for (Py_ssize_t q = 0; q < queries; q++) {
+            PyObject *found = pair(scans + q);
+            if (!found) {
+                Py_CLEAR(result);
+                break;
+            }
+            PyList_SET_ITEM(result, q, found);
+        }
+done:
+    for (Py_ssize_t q = 0; q < queries; q++) {
+        PyMem_RawFree(scans[q].plan.memory);
+        PyMem_RawFree(scans[q].whole.memory);
+        PyMem_RawFree(scans[q].heap);
+        PyMem_RawFree(scans[q].found);
+    }
+    PyMem_RawFree(scans);
+    PyMem_RawFree(reader.memory);
+    for (int i = 0; i < ARRAYS; i++)
+        PyBuffer_Release(v + i);
+    return result;
+}
+
+/* longest(vectors, scales or None, width): the largest length of a row's first columns. */
+static PyObject *longest(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *vectors, *scales, *result = NULL;
+    Py_buffer v = {0}, s = {0};
+    Py_ssize_t width;
+    double most = 0;
+    if (!PyArg_ParseTuple(args, "OOn", &vectors, &scales, &width))
+        return NULL;
+    if (look(vectors, &v, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
+        (scales != Py_None && look(scales, &s, "scales", "f32 or f16", 1, "fe", 0) < 0))
+        goto done;
+    if (width < 0 || width > v.shape[1] || (s.obj && s.shape[0] != v.shape[0])) {
+        PyErr_Format(PyExc_ValueError, "%zd of %zd columns, %zd rows, %zd scales", width,
+                     v.shape[1], v.shape[0], s.obj ? s.shape[0] : v.shape[0]);
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t u = 0; u < v.shape[0]; u++) {
+        const char *row = (const char *)v.buf + u * v.strides[0];
+        double square = 0;
+        if (v.itemsize == 1) {
+            int64_t sum = 0;
+            for (Py_ssize_t first = 0; first < width; first += 4096) {
+                int32_t part = 0;
+                for (Py_ssize_t k = first; k < width && k < first + 4096; k++)
+                    part += (int16_t)(signed char)row[k] * (int16_t)(signed char)row[k];
+                sum += part;
+            }
+            square = (double)sum;
+        } else
+            for (Py_ssize_t k = 0; k < width; k++) {
+                float x;
+                if (v.itemsize == 2)
+                    x = half(row + 2 * k);
+                else
+                    memcpy(&x, row + 4 * k, sizeof x);
+                square += (double)x * x;
+            }
+        float scale = 1;
+        if (s.obj && s.itemsize == 2)
+            scale = half((const char *)s.buf + 2 * u);
+        else if (s.obj)
+            memcpy(&scale, (const char *)s.buf + 4 * u, sizeof scale);
+        const double length = sqrt(square) * fabs((double)scale);
+        most = length <= most ? most : length; /* NaN stays, and bounds nothing */
+        if (most != most)
+            break;
+    }
+    Py_END_ALLOW_THREADS
+    result = PyFloat_FromDouble(most);
+done:
+    PyBuffer_Release(&v);
+    PyBuffer_Release(&s);
     return result;
 }
 
@@ -522,7 +766,10 @@ static int fill(PyObject *module)
     return PyModule_AddIntConstant(module, "LEVEL", level);
 }
 
-static PyMethodDef methods[] = {{"score", score, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {{"score", score, METH_VARARGS, NULL},
+                                {"scan", scan, METH_VARARGS, NULL},
+                                {"longest", longest, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)fill},
 #ifdef Py_mod_gil
                                    {Py_mod_gil, Py_MOD_GIL_NOT_USED},

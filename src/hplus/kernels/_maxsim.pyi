@@ -15,3 +15,18 @@ def score(
     level: int,
     /,
 ) -> None: ...
+def scan(
+    query: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    vectors: npt.NDArray[Any],
+    scales: npt.NDArray[Any] | None,
+    starts: npt.NDArray[Any],
+    ends: npt.NDArray[Any],
+    offsets: npt.NDArray[Any],
+    k: npt.NDArray[Any],
+    least: npt.NDArray[Any],
+    longest: float,
+    level: int,
+    /,
+) -> list[tuple[bytes, bytes]]: ...
+def longest(vectors: npt.NDArray[Any], scales: npt.NDArray[Any] | None, width: int, /) -> float: ...

@@ -7,7 +7,7 @@ HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower one. All are tested agai
 In each of them a document's score does not depend, to the last bit, on the other documents or on
 the number of threads. Between them scores differ by rounding; for int8 vectors the compiled ones
 also turn each unit of the query into 16-bit codes, whose step is the unit's largest number / L,
-L = min(32767, floor((2^31 - 1) / (128 r))), so that
+L = min(32639, floor((2^31 - 1) / (128 r))), so that
 
     |error| <= sum_i |weights[i]| * step_i / 2 * max_u |scales[u]| * sum_k |vectors[u, k]|.
 
@@ -18,22 +18,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from types import ModuleType
 
 import numpy as np
 
 from hplus.kernels import numpy_
 from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, I64
+
+try:
+    from hplus.kernels import _maxsim
+except ImportError:
+    _maxsim = None  # type: ignore[assignment]
 
 Kernel = Callable[[F32, F32 | None, Rows, Scales | None, I64, I64], F32]
 """Scores f32[n]; without weights the maxima themselves, f32[n, q]."""
 
 # The widest query: sums of products of 16-bit and 8-bit codes must fit 32 bits.
 MAX_WIDTH = 65_536
-# Multiply-adds that justify a thread: about a quarter of a millisecond.
-_WORTH_A_THREAD = 1 << 23
 
 
 def weighted_maxsim(
@@ -64,24 +67,14 @@ def weighted_maxsim(
     """
     _check(query, weights, vectors, scales, starts, ends, threads)
     run = KERNELS[implementation() if kernel is None else kernel]
-    query, weights = np.ascontiguousarray(query), np.ascontiguousarray(weights)
+    query, weights = _plain(query), _plain(weights)
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     scales = None if scales is None else np.ascontiguousarray(scales)
-    if threads > 1:
-        rows = np.cumsum(ends - starts)
-        work = int(rows[-1]) * query.size if len(rows) else 0
-        threads = min(threads, len(rows), work // _WORTH_A_THREAD)
-    if threads < 2:
-        return run(query, weights, vectors, scales, starts, ends)
-    shares = rows[-1] * np.arange(1, threads) // threads
-    edges = np.searchsorted(rows, shares)  # runs of about as many rows
-    with ThreadPoolExecutor(threads) as workers:
-        parts = workers.map(
-            partial(run, query, weights, vectors, scales),
-            np.split(starts, edges),
-            np.split(ends, edges),
-        )
-        return np.concatenate(list(parts))
+    parts = each_of(
+        lambda part: run(query, weights, vectors, scales, starts[part], ends[part]),
+        shares(starts, ends, threads, query.size),
+    )
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def maxima(
@@ -102,18 +95,19 @@ def maxima(
     """
     _check(query, None, vectors, scales, starts, ends, 1)
     run = KERNELS[implementation() if kernel is None else kernel]
-    query, scales = (
-        np.ascontiguousarray(query),
-        None if scales is None else np.ascontiguousarray(scales),
-    )
-    return run(
-        query, None, vectors, scales, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-    )
+    scales = None if scales is None else np.ascontiguousarray(scales)
+    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+    return run(_plain(query), None, vectors, scales, starts, ends)
 
 
 def implementation() -> str:
     """Which of KERNELS is used: "C, AVX512", "C, AVX2", "C, portable" or "numpy"."""
     return _CHOSEN
+
+
+def _plain(array: F32) -> F32:
+    """Contiguous and aligned, as C reads it."""
+    return np.ascontiguousarray(array) if array.flags.aligned else array.copy()
 
 
 def _check(
@@ -165,14 +159,19 @@ def _is(array: object, name: str, what: str, axes: int, *types: str) -> None:
         raise ValueError(f"{name} must be {what}, not {dtype} with {array.ndim} axes")
 
 
+def compiled(kernel: str) -> tuple[ModuleType | None, int]:
+    """The extension and the level at which a kernel runs it; no extension for numpy.
+
+    >>> compiled("numpy")
+    (None, 0)
+    """
+    return (_maxsim, _NAMES.index(kernel)) if kernel in _NAMES else (None, 0)
+
+
 def _kernels() -> dict[str, Kernel]:
     """Those that this machine can run, fastest first."""
-    try:
-        from hplus.kernels import _maxsim
-    except ImportError:
-        return {"numpy": numpy_.weighted_maxsim}
 
-    def compiled(level: int) -> Kernel:
+    def at(level: int) -> Kernel:
         def score(
             query: F32,
             weights: F32 | None,
@@ -188,8 +187,7 @@ def _kernels() -> dict[str, Kernel]:
 
         return score
 
-    names = ("C, portable", "C, AVX2", "C, AVX512")[: _maxsim.LEVEL + 1]
-    kernels = {name: compiled(level) for level, name in enumerate(names)}
+    kernels = {name: at(level) for level, name in enumerate(_NAMES)}
     return dict(reversed(kernels.items())) | {"numpy": numpy_.weighted_maxsim}
 
 
@@ -203,5 +201,6 @@ def _choose(wanted: str) -> str:
     )
 
 
+_NAMES = () if _maxsim is None else ("C, portable", "C, AVX2", "C, AVX512")[: _maxsim.LEVEL + 1]
 KERNELS = _kernels()
 _CHOSEN = _choose(os.environ.get("HPLUS_KERNELS", ""))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from hplus.search.snippets import likest_first
 from hplus.terminal import visible
 from hplus.types import Explanation, Span, UnitMatch
 from hplus.units.words import is_content, words
@@ -130,7 +131,8 @@ def _line(match: UnitMatch, thousandths: int, text: str) -> Line:
     once = {piece.casefold(): piece for piece in reversed(pieces)}
     found = " … ".join(piece for piece in pieces if once[piece.casefold()] is piece)
     query_text = _one_line(match.text)
-    return Line(query_text, found, match.similarity, thousandths, match.spans, spans)
+    shown_first = likest_first(query_text, text, spans)
+    return Line(query_text, found, match.similarity, thousandths, match.spans, shown_first)
 
 
 def _worth_citing(spans: list[Span], text: str) -> list[Span]:

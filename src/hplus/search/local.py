@@ -1,7 +1,8 @@
 """The embedded engine: branches over the segments of one snapshot.
 
-Up to SCANNED vectors a branch meets every document, so its scores serve the candidates of the other
-branch too. Above, lists of near units choose the documents that are worth an exact score.
+Up to SCANNED vectors a branch meets every document; those that only the other branch puts forward
+are scored afterwards. Above, sketches (phrase) or lists of near vectors (global) choose the
+documents that are worth an exact score.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import numpy as np
 
 from hplus.errors import IndexDamagedError
 from hplus.filters.ast import Filter
-from hplus.kernels import weighted_maxsim
+from hplus.kernels import Wanted, add_lists, best_documents, weighted_maxsim
+from hplus.kernels.products import products
+from hplus.kernels.reference import Rows as Vectors
+from hplus.kernels.reference import Scales
 from hplus.search.engine import Candidates, best
-from hplus.storage import lists
+from hplus.search.met import Met
+from hplus.storage import lists, sketches
 from hplus.storage.catalogue import DocumentRow, Settings
 from hplus.storage.segment import Segment, first_places, read
 from hplus.storage.snapshot import Snapshot
@@ -23,19 +28,20 @@ from hplus.views import lexical, phrase
 
 # Up to this many vectors everything is scanned: exact, in tens of milliseconds.
 SCANNED = 2_000_000
-# Above: lists that the units of a query share, and a minimum for each of them; documents
-# scored exactly after that (benchmarks/scale.py, experiments/LOG.md). In an index of more than
-# PROBES * 48 lists, a query reads one list in 48.
-PROBES = 1_024
-UNIT_PROBES = 64
-READ = 48
+# Above: documents that are scored exactly after an estimate, one in 32 and at least 4,000
+# (benchmarks/scale.py, experiments/LOG.md).
 SURVIVORS = 4_000
+SURVIVING = 32
 # Of the lists of global vectors, a query reads one in 16 of each segment, and at least 24.
 GLOBAL_PROBES = 24
 GLOBAL_READ = 16
 # Bisecting a list for one document costs about as much as reading this many postings.
 BISECTION = 16
 ONE = np.ones(1, np.float32)
+NONE = np.empty(0, np.int64), np.empty(0)
+
+Rows = tuple[Vectors, Scales | None, I64, I64]
+"""Vectors, their scales, and where the rows of each document start and end."""
 
 
 class LocalEngine:
@@ -98,13 +104,19 @@ class LocalBranches:
     ) -> None:
         self.engine, self.query, self.where = engine, query, where
         self.budget, self.exact, self.threads = budget, exact, threads
-        self._met: dict[str, tuple[I64, F64]] = {}
-        """By view, the documents met so far, ascending, and their raw scores."""
+        self._met = Met(self._raw)
+        self.together = [self]
+        """Queries that are answered at the same time; they share a pass over the vectors."""
+        self._scanned: dict[tuple[str, int], tuple[I64, F64]] = {}
+        """By view and k, what a pass has found."""
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
         branches = {"global": self._global, "phrase": self._phrase, "lexical": self._lexical}
         passages, path = branches[view](k)
+        if view != "lexical":
+            shared = self.together if path == "exact" else [self]  # lists choose for one query
+            passages = self._leading(view, passages, k, shared)
         scores = self.scores(view, passages)
         documents = self.engine.snapshot.documents(passages)
         firsts = first_places(documents)
@@ -115,21 +127,30 @@ class LocalBranches:
 
     def scores(self, view: str, documents: I64) -> F64:
         """See `Branches.scores`: what a branch has scored is looked up, the rest is scored now."""
-        if view not in self._met:
-            self._met[view] = documents, self._raw(view, documents)
-            return self._met[view][1] / self._scale(view)
-        met, raw = self._met[view]
-        place = np.searchsorted(met, documents)
-        known = place < len(met)
-        known[known] = met[place[known]] == documents[known]
-        if not known.all():
-            new = documents[~known]
-            met, raw = np.append(met, new), np.append(raw, self._raw(view, new))
-            order = np.argsort(met, kind="stable")
-            self._met[view] = met, raw = met[order], raw[order]
-            place = np.searchsorted(met, documents)
-        scores: F64 = raw[place] / self._scale(view)
+        scores: F64 = self._met.scores(view, documents) / self._scale(view)
         return scores
+
+    def _leading(self, view: str, passages: I64, k: int, shared: list[LocalBranches]) -> I64:
+        """Of these passages those of the best k documents, and all that tie with the last of them;
+        others are left as soon as it is clear that they are not (kernels/scan.py)."""
+        wanted = k
+        found, raw = self._scan(view, passages, wanted, shared)
+        while len(found) < len(passages) and self._documents(found) < k:
+            wanted *= 4  # several passages are of one document
+            found, raw = self._scan(view, passages, wanted, shared)
+        self._met.note(view, found, raw)
+        return found
+
+    def _scan(
+        self, view: str, passages: I64, k: int, shared: list[LocalBranches]
+    ) -> tuple[I64, F64]:
+        """See `scan`; what it finds for the other queries waits until they ask."""
+        if (view, k) not in self._scanned:
+            waiting = [own for own in shared if (view, k) not in own._scanned]
+            found = scan(waiting, view, passages, k)
+            for own, result in zip(waiting, found, strict=True):
+                own._scanned[view, k] = result
+        return self._scanned[view, k]
 
     def _raw(self, view: str, documents: I64) -> F64:
         parts = by_part(self.engine.snapshot, documents)
@@ -177,29 +198,37 @@ class LocalBranches:
                 if self._documents(first + near) >= k:  # else a filter has left too few of them
                     places, listed = near, listed + 1
             found.append(first + places)
-        return _joined(found), self._path(listed)
+        return _joined(found), self._path("lists", listed)
 
     def _phrase(self, k: int) -> tuple[I64, str]:
-        """Documents that the phrase branch meets: all, or survivors of an estimate by lists."""
+        """Documents that the phrase branch meets: all, or survivors of an estimate by sketches."""
         scanned: list[I64] = []
-        listed: list[tuple[Segment, int, I64]] = []
+        sketched: list[tuple[Segment, int, I64]] = []
         every = self.exact or self.engine.snapshot.units <= SCANNED
         kept = max(SURVIVORS, 2 * k)
+        if self.budget is not None:  # sketches are of all units
+            stored = self.engine.snapshot.units / max(1, self.engine.snapshot.first[-1])
+            kept *= max(1, round(stored / self.budget))
         for segment, first, places in self._permitted():
-            if every or segment.centroids is None or len(places) <= kept:
+            if every or segment.sketches is None or len(places) <= kept:
                 scanned.append(first + places)
             else:
-                listed.append((segment, first, places))
-        if listed:
-            estimated = estimates(self.query.units, listed, self.budget)
-            documents = _joined([first + places for _, first, places in listed])
-            # Ties among estimates are broken arbitrarily here.
-            near = documents[np.argpartition(-estimated, kept - 1)[:kept]]
+                sketched.append((segment, first, places))
+        if sketched:
+            estimated = np.concatenate(
+                [
+                    estimates(segment, self.query.units, places, self.budget, self.threads)
+                    for segment, _, places in sketched
+                ]
+            )
+            documents = _joined([first + places for _, first, places in sketched])
+            kept = max(kept, len(documents) // SURVIVING)
+            near = documents[_largest(estimated, kept)]
             while len(near) < len(documents) and self._documents(near) < k:  # of too few documents
-                kept = min(4 * kept, len(documents))
-                near = documents[np.argpartition(-estimated, kept - 1)[:kept]]
+                kept *= 4
+                near = documents[_largest(estimated, kept)]
             scanned.append(near)
-        return np.sort(_joined(scanned)), self._path(len(listed))
+        return np.sort(_joined(scanned)), self._path("sketches", len(sketched))
 
     def _documents(self, passages: I64) -> int:
         """How many documents these passages are of."""
@@ -212,27 +241,83 @@ class LocalBranches:
         documents = _joined([first + places for _, first, places in self._permitted()])
         return documents[self.scores("lexical", documents) > 0], "exact"
 
-    def _path(self, listed: int) -> str:
+    def _path(self, by: str, count: int) -> str:
         parts = len(self.engine.snapshot.parts)
-        return f"lists of {listed} of {parts} segments" if listed else "exact"
+        return f"{by} of {count} of {parts} segments" if count else "exact"
+
+
+def scan(
+    branches: Sequence[LocalBranches], view: str, passages: I64, k: int
+) -> list[tuple[I64, F64]]:
+    """For each query the best k of these passages and those that tie with the last of them,
+    ascending, and their raw scores; of several segments a few more.
+
+    The queries have one engine, budget, width and number of threads.
+    """
+    first = branches[0]
+    found = [[NONE] for _ in branches]
+    least = [-np.inf] * len(branches)
+    width = (first.query.global_ if view == "global" else first.query.units.vectors).shape[1]
+    for segment, start, places in by_part(first.engine.snapshot, passages):
+        rows = (
+            global_rows(segment, places)
+            if view == "global"
+            else phrase_rows(segment, width, places, first.budget)
+        )
+        wanted = [
+            Wanted(own.query.global_, ONE, k, low)
+            if view == "global"
+            else Wanted(own.query.units.vectors, own.query.units.weights, k, low)
+            for own, low in zip(branches, least, strict=True)
+        ]
+        longest = segment.longest(view, width)
+        scanned = best_documents(wanted, *rows, longest=longest, threads=first.threads)
+        for i, (own, scores) in enumerate(scanned):
+            found[i].append((start + places[own], scores.astype(np.float64)))
+            if len(places) < len(passages):  # there are other segments
+                least[i] = max(least[i], _edge([raw for _, raw in found[i]], k))
+    return [
+        (_joined([own for own, _ in some]), np.concatenate([raw for _, raw in some]))
+        for some in found
+    ]
+
+
+def share(branches: Sequence[LocalBranches]) -> None:
+    """Let queries over the same documents, at one width and budget, share a pass."""
+    for own in branches:
+        own.together = list(branches)
+
+
+def _edge(scores: list[F64], k: int) -> float:
+    """The k-th largest score, if there are so many."""
+    every = np.concatenate(scores)
+    return float(np.partition(every, len(every) - k)[-k]) if len(every) >= k else -np.inf
 
 
 def global_scores(segment: Segment, query: F32, places: I64, threads: int = 1) -> F32:
     """S_G of documents of a segment, query f32[1, r]: a document is a unit of its own."""
-    vectors, scales = segment.global_vectors, segment.global_scales
-    return weighted_maxsim(query, ONE, vectors, scales, places, places + 1, threads=threads)
+    return weighted_maxsim(query, ONE, *global_rows(segment, places), threads=threads)
 
 
 def phrase_scores(
     segment: Segment, query: Units, places: I64, budget: int | None, threads: int = 1
 ) -> F32:
     """Raw S_P (eq:phrase_score) of documents of a segment, under a budget at query time."""
+    rows = phrase_rows(segment, query.width, places, budget)
+    return weighted_maxsim(query.vectors, query.weights, *rows, threads=threads)
+
+
+def global_rows(segment: Segment, places: I64) -> Rows:
+    """What the kernels read of documents of a segment for the global view."""
+    return segment.global_vectors, segment.global_scales, places, places + 1
+
+
+def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -> Rows:
+    """The same for the phrase view at a width."""
     starts, ends = segment.offsets[places], segment.offsets[places + 1]
     if budget is not None:
         ends = np.minimum(ends, starts + budget)  # units lie in order of importance
-    scales = segment.scales_at(query.width)
-    vectors, weights = query.vectors, query.weights
-    return weighted_maxsim(vectors, weights, segment.vectors, scales, starts, ends, threads=threads)
+    return segment.vectors, segment.scales_at(width), starts, ends
 
 
 def lexical_scores(segment: Segment, query: Lexical, places: I64) -> F64:
@@ -241,19 +326,17 @@ def lexical_scores(segment: Segment, query: Lexical, places: I64) -> F64:
     Either the postings of all the query's tokens are added up at once, or each list is bisected for
     the places: whichever reads less. Both add a document's products in the order of token ids.
     """
-    postings = segment.postings(query.ids)
     weights = query.weights.astype(np.float64)
-    lengths = [len(documents) for documents, _ in postings]
-    if 0 < sum(lengths) <= BISECTION * len(places) * len(postings):
-        documents = np.concatenate([documents for documents, _ in postings])
-        products = np.concatenate([own for _, own in postings]) * np.repeat(weights, lengths)
-        sums = np.bincount(documents, products, minlength=len(segment))
-        if len(sums) > len(segment):
+    starts, ends = segment.lists(query.ids)
+    if int((ends - starts).sum()) <= BISECTION * len(places) * len(starts):
+        documents, own = segment.lexical_documents, segment.lexical_weights
+        try:
+            return add_lists(len(segment), documents, own, starts, ends, weights)[places]
+        except ValueError as error:
             raise IndexDamagedError(
-                f"a token is listed in document {len(sums) - 1} of {len(segment)}; `hplus verify` "
-                "finds the damaged segment"
-            )
-        return sums[places].astype(np.float64)
+                f"a token is listed in {error}; `hplus verify` finds the damaged segment"
+            ) from None
+    postings = segment.postings(query.ids)
     scores = np.zeros(len(places))
     for weight, (documents, own) in zip(weights, postings, strict=True):
         if len(documents):
@@ -263,22 +346,27 @@ def lexical_scores(segment: Segment, query: Lexical, places: I64) -> F64:
     return scores
 
 
-def estimates(query: Units, listed: list[tuple[Segment, int, I64]], budget: int | None) -> F32:
-    """Raw S_P of permitted documents of segments with lists, as far as near lists tell, f32[n]."""
-    near = [
-        lists.similarities(query.vectors, segment.centroids)
-        for segment, *_ in listed
-        if segment.centroids is not None
-    ]
-    whole = np.concatenate(near, axis=1)
-    probes = max(PROBES, whole.shape[1] // READ) // max(1, len(whole))
-    unread = lists.first_unread(whole, max(UNIT_PROBES, probes))
-    return np.concatenate(
-        [
-            lists.estimate(segment, query, own, unread, budget=budget)[places]
-            for (segment, _, places), own in zip(listed, near, strict=True)
-        ]
-    )
+def estimates(
+    segment: Segment, query: Units, places: I64, budget: int | None, threads: int = 1
+) -> F32:
+    """Raw S_P of documents of a segment as their sketches tell: the query is scored exactly with
+    the anchors alone."""
+    assert segment.sketches is not None  # the three come together
+    assert segment.anchors is not None
+    assert segment.anchor_map is not None
+    known = phrase_scores(segment, query, segment.anchors, budget, threads)
+    vector = sketches.fit(segment.anchor_map, known)
+    near: F32 = products(vector, segment.sketches, places) + known.mean()
+    return near
+
+
+def _largest(values: F32, count: int) -> I64:
+    """Rows of the largest values, ascending; ties at the edge are broken arbitrarily."""
+    if count >= len(values):
+        return np.arange(len(values))
+    edge = np.partition(values, len(values) - count)[len(values) - count]
+    above, tied = np.flatnonzero(values > edge), np.flatnonzero(values == edge)
+    return np.sort(np.append(above, tied[: count - len(above)]))
 
 
 def by_part(snapshot: Snapshot, documents: I64) -> Iterator[tuple[Segment, int, I64]]:
@@ -293,7 +381,7 @@ def recall(engine: LocalEngine, *, sampled: int = 64, query_units: int = 12) -> 
     """Share of the exact top ten that the approximate path finds, stored documents taken as
     queries; None where every search is exact."""
     snapshot = engine.snapshot
-    if snapshot.units <= SCANNED or all(part.segment.centroids is None for part in snapshot.parts):
+    if snapshot.units <= SCANNED or all(part.segment.sketches is None for part in snapshot.parts):
         return None
     alive = zip(snapshot.permitted(None), snapshot.first.tolist(), strict=False)
     documents = _joined([places + first for places, first in alive])

@@ -1,7 +1,7 @@
 """Requests from what people pass to `search`: one query or many, with options by name.
 
-The queries of a list are answered one by one, several at a time if there are threads: a pass that
-two queries shared would round in another way, and a list must find what its queries find.
+The queries of a list that have the same options share passes over the vectors, a few at a time, and
+find what each of them finds alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from hplus.types import Encoded, Search
 
 Query: TypeAlias = str | Encoded | Search
 Answer = TypeVar("Answer")
+OPTIONS = [field.name for field in fields(Search)][1:]
+# Queries that share a pass: with more of them, their vectors no longer fit the cache.
+TOGETHER = 16
 
 
 def as_request(query: Query, options: Mapping[str, Any]) -> Search:
     """A request from what `search` was called with."""
-    known = [field.name for field in fields(Search)][1:]
-    unknown = sorted(set(options) - set(known))
+    unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
-        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(known)}")
+        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
     if isinstance(query, Search):
         return replace(query, **options)
     return Search(query, **options)
@@ -42,14 +44,38 @@ def as_requests(queries: Sequence[Query], options: Mapping[str, Any]) -> list[Se
     return [as_request(query, options) for query in several]
 
 
-def in_threads(answer: Callable[[Search], Answer], requests: Sequence[Search]) -> list[Answer]:
-    """The answers in the order of the requests; as many at a time as one of them has threads."""
+def in_threads(
+    answer: Callable[[Sequence[Search]], list[Answer]], requests: Sequence[Search]
+) -> list[Answer]:
+    """The answers in the order of the requests; requests that differ by their queries alone are
+    answered together, as many runs of them at a time as one of them has threads."""
     threads = max((request.threads for request in requests), default=1)
-    if threads == 1 or len(requests) < 2:
-        return [answer(request) for request in requests]
+    if threads > 1 and len(requests) > 1:
+        requests = [replace(request, threads=1) for request in requests]
+    most = max(1, min(TOGETHER, -(-len(requests) // threads)))
+    batches = _alike(requests, most)
+    if threads == 1 or len(batches) < 2:
+        return [own for batch in batches for own in answer(batch)]
     with ThreadPoolExecutor(threads) as pool:
         try:
-            return list(pool.map(answer, [replace(request, threads=1) for request in requests]))
+            return [own for found in pool.map(answer, batches) for own in found]
         except BaseException:  # an error or interrupt must not wait for the requests not yet begun
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _alike(requests: Sequence[Search], most: int) -> list[list[Search]]:
+    """Runs of at most so many requests that have the same options."""
+    runs: list[list[Search]] = []
+    for request in requests:
+        if runs and len(runs[-1]) < most and _options(runs[-1][0]) == _options(request):
+            runs[-1].append(request)
+        else:
+            runs.append([request])
+    return runs
+
+
+def _options(request: Search) -> list[Any]:
+    own = replace(request, where=None)
+    # Not the filter itself: in Python `x = 1` equals `x = true`.
+    return [repr(request.where), *(getattr(own, name) for name in OPTIONS)]

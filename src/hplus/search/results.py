@@ -45,12 +45,13 @@ class Results(Sequence[Hit]):
         """Plain data; explanations and snippets with their marks where they were asked for."""
         hits = []
         for hit in self.hits:
-            row = asdict(hit)
+            row = dict(vars(hit))
             if hit.passage is None:
                 del row["passage"]
             if hit.explanation is None:
                 del row["explanation"]
             else:
+                row["explanation"] = asdict(hit.explanation)
                 row["snippet"] = asdict(snippet(hit))
             hits.append(row)
         hint = {"hint": self.hint} if self.hint else {}

@@ -25,11 +25,30 @@ from hplus.views import fusion
 from hplus.views.lexical import Spelling
 
 PLAIN = Spelling()
+ALONE = (["global"], ["phrase"])
+
+
+Begun = tuple[Encoded, Branches]
+"""A query as the engine keeps its documents, and its way through the engine."""
+
+
+def begin(engine: Engine, request: Search, query: Encoded) -> Begun:
+    """A search before it has looked at anything; query: the request's own, encoded."""
+    query = _fitted(engine, request, query)
+    where = syntax.parse(request.where) if isinstance(request.where, str) else request.where
+    return query, engine.branches(
+        query, where=where, budget=request.budget, exact=request.exact, threads=request.threads
+    )
 
 
 def search(engine: Engine, request: Search, query: Encoded, spelling: Spelling = PLAIN) -> Results:
     """The hits of a request; query: the request's own, encoded."""
-    return _search(engine, request, query, spelling, _text(request), np.empty(0, np.int64))
+    return finish(engine, request, begin(engine, request, query), spelling)
+
+
+def finish(engine: Engine, request: Search, begun: Begun, spelling: Spelling = PLAIN) -> Results:
+    """The hits of a search that was begun."""
+    return _search(engine, request, begun, spelling, _text(request), np.empty(0, np.int64))
 
 
 def more_like(
@@ -39,20 +58,20 @@ def more_like(
     document itself is none of them."""
     if not isinstance(request.query, Encoded):
         raise InputError("expected the query to be the encoding of a document, got a text")
-    return _search(engine, request, request.query, spelling, text, document)
+    begun = begin(engine, request, request.query)
+    return _search(engine, request, begun, spelling, text, document)
 
 
 def _search(
-    engine: Engine, request: Search, query: Encoded, spelling: Spelling, text: str, without: I64
+    engine: Engine, request: Search, begun: Begun, spelling: Spelling, text: str, without: I64
 ) -> Results:
     alphas = _alphas(engine, request)
-    query = _fitted(engine, request, query)
-    where = syntax.parse(request.where) if isinstance(request.where, str) else request.where
-    branches = engine.branches(
-        query, where=where, budget=request.budget, exact=request.exact, threads=request.threads
-    )
+    query, branches = begun
     wanted = request.from_ + request.k
-    k_global, k_phrase = (max(wanted, size) + len(without) for size in request.pools)
+    # The hits of one view are its best candidates; a pool beyond them only widens what lists read.
+    usual = request.pools == (Search.pool, Search.pool) and request.group_by is None
+    pools = (0, 0) if usual and list(alphas) in ALONE else request.pools
+    k_global, k_phrase = (max(wanted, size) + len(without) for size in pools)
     sizes = {"global": k_global, "phrase": k_phrase, "lexical": max(k_global, k_phrase)}
     # The lexical view finds candidates only where no other view is on.
     leading = [view for view in alphas if view != "lexical"] or ["lexical"]

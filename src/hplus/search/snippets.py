@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hplus.types import Hit, Span, UnitMatch
+from hplus.units.words import words
 
 # Characters that are shown of a document.
 SIZE = 300
@@ -42,7 +43,7 @@ def snippet(hit: Hit, size: int = SIZE) -> Snippet:
     line = hit.text.replace("\n", " ").replace("\r", " ")
     strong = strongest(hit)
     if strong and strong[0].document_spans:
-        first = strong[0].document_spans[0].start
+        first = likest_first(strong[0].text, hit.text, strong[0].document_spans)[0].start
         start = max(0, min(first - size // 3, len(line) - size))
     else:
         start = 0 if hit.passage is None else hit.passage.start
@@ -58,6 +59,16 @@ def snippet(hit: Hit, size: int = SIZE) -> Snippet:
         if span.start < end and span.end > start
     ]
     return Snippet(before + line[start:end] + after, marks)
+
+
+def likest_first(unit: str, text: str, spans: Sequence[Span]) -> list[Span]:
+    """The pieces of a document's unit, those first that share the most words with a query's unit.
+
+    >>> likest_first("heart failure", "stroke or heart failure", [Span(0, 6), Span(10, 23)])
+    [Span(start=10, end=23), Span(start=0, end=6)]
+    """
+    asked = _words(unit)
+    return sorted(spans, key=lambda span: -len(asked & _words(text[span.start : span.end])))
 
 
 def excerpt(text: str, marked: Sequence[Sequence[Span]], size: int = SIZE) -> Snippet:
@@ -109,6 +120,10 @@ def _parts(line: str, spans: Sequence[Span], context: int) -> list[Span]:
         else:
             parts.append(Span(first, last))
     return parts
+
+
+def _words(text: str) -> set[str]:
+    return {text[start:end].casefold() for start, end in words(text, han="characters")}
 
 
 def strongest(hit: Hit) -> list[UnitMatch]:

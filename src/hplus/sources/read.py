@@ -46,6 +46,7 @@ requested; so does a row that repeats an id, if `is_new` tells. What spoils the 
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import os
 import stat
@@ -119,6 +120,27 @@ def count(
         except Exception:  # whatever is wrong, reading the source reports it
             return None
     return len(source) if isinstance(source, Sized) else None
+
+
+def digest(source: str | os.PathLike[str]) -> str:
+    """SHA-256 (hex) of a file, of the documents of a BEIR folder, or of a tree with its names."""
+    path = Path(source)
+    name = shown(path)
+    with readable(name):
+        if not path.is_dir():
+            return _digest(path)
+        corpus = _corpus(path)
+        if corpus is not None:
+            return _digest(corpus)
+        whole = hashlib.sha256()
+        for file, id_ in walk(path, _stop):
+            whole.update(f"{_digest(file)} {id_}\n".encode(errors="surrogateescape"))
+        return whole.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _count(path: Path, columns: Columns) -> int | None:

@@ -22,6 +22,7 @@ from hplus.storage.merge import BLOCK, Kept, kept_of, merge
 from hplus.storage.merge_lists import merge_lists
 from hplus.storage.segment import SegmentBuilder, chunks, first_places
 from hplus.storage.segment_file import SEGMENTS
+from hplus.storage.sketches import Units, sketches, sketches_of
 from hplus.storage.snapshot import Part, open_parts
 
 if TYPE_CHECKING:
@@ -79,12 +80,18 @@ def put_together(
         if count:
             arrays = merge(kept)
             units = arrays["weights"].shape[0]
-            arrays |= merge_lists(kept)
+            arrays |= sketches(_units(part) for part in kept) | merge_lists(kept)
             documents = sum(int(part.living.sum()) for part in parts)
             row = writer.write_segment(
                 arrays, count, units, lambda written: advance(written * documents / count)
             )
             catalogue.move(writer.connection, row.number, _begins(kept))
+
+
+def _units(part: Kept) -> Units:
+    """The units of the documents that are kept, where they lie."""
+    segment, offsets = part.segment, part.segment.offsets
+    return segment.vectors, segment.scales, offsets[part.places], offsets[part.places + 1]
 
 
 def _begins(kept: Sequence[Kept]) -> Iterator[tuple[int, int]]:
@@ -168,7 +175,8 @@ def _move(writer: Writer, builder: SegmentBuilder) -> None:
     """A new segment of documents that the catalogue has already: their rows point to it now."""
     arrays = builder.arrays()
     units = len(arrays["weights"])
-    row = writer.write_segment(arrays | lists.lists_of(arrays), builder.documents, units)
+    more = sketches_of(arrays) | lists.lists_of(arrays)
+    row = writer.write_segment(arrays | more, builder.documents, units)
     places = first_places(arrays["numbers"])
     moved = zip(places.tolist(), arrays["numbers"][places].tolist(), strict=True)
     catalogue.move(writer.connection, row.number, moved)

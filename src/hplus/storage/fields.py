@@ -60,4 +60,4 @@ def _near(snapshot: Snapshot, field: Field) -> str:
     if not names:
         return "; the documents have no metadata"
     others = [spelled(Field((name,))) for name in names[: 2 * NAMED] if name]
-    return f"; there are {', '.join(others)}{' …' if len(names) > len(others) else ''}"
+    return f"; known fields: {', '.join(others)}{' …' if len(names) > len(others) else ''}"

@@ -1,8 +1,7 @@
 """Several segments as one, array by array, without what was deleted.
 
 Nothing is decoded, and nothing large is held in memory: the new file is written block by block from
-the mapped ones. What grows with the number of documents is a few dozen bytes for each of them;
-units that get new lists take eight bytes each (`merge_lists`).
+the mapped ones. What grows with the number of documents is a few dozen bytes for each of them.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def kept_of(segments: Sequence[tuple[Segment, Bool]]) -> list[Kept]:
 
 
 def merge(kept: Sequence[Kept]) -> dict[str, Array | Stream]:
-    """The arrays of a segment of all that is kept, except its lists."""
+    """The arrays of a segment of all that is kept, except its sketches and lists."""
     arrays: dict[str, Array | Stream] = {}
     for owner, names in ROWS.items():
         offsets = offsets_of(np.concatenate([part.lengths(owner) for part in kept]))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hplus.errors import IndexDamagedError
+from hplus.kernels import longest
 from hplus.types import (
     F32,
     I32,
@@ -74,9 +75,11 @@ class Segment:
     numbers i64[n] are the documents' own numbers, which never change. offsets, span_offsets,
     dropped_offsets, dropped_span_offsets i64[n + 1] give the units and spans of each document;
     span_counts[M] and dropped_counts[D] the number of spans of each unit. lexical_offsets
-    i64[T + 1] gives the postings of each of lexical_ids. Only large segments have centroids and
-    lists: the units list_rows[list_offsets[c] : list_offsets[c + 1]] are nearest to centroid c;
-    likewise for global vectors. Where documents are divided, each row is a passage, those of a
+    i64[T + 1] gives the postings of each of lexical_ids. Only large segments have sketches
+    i8[n, r], by which phrase scores are estimated (`sketches`), with anchors i64[A], places of
+    documents, and anchor_map f32[r, A]; and lists of global vectors: the rows
+    global_list_rows[global_list_offsets[c] : global_list_offsets[c + 1]] are nearest to
+    global_centroids[c]. Where documents are divided, each row is a passage, those of a
     document follow one another with the same number, and passage_starts[n] and passage_lengths[n]
     are the characters of its text that it covers.
     """
@@ -107,15 +110,18 @@ class Segment:
     cut: I32
     importance: F32
     kept: F32
-    centroids: F32 | None = None
-    list_offsets: I64 | None = None
-    list_rows: Array | None = None
+    sketches: Array | None = None
+    anchors: I64 | None = None
+    anchor_map: F32 | None = None
     global_centroids: F32 | None = None
     global_list_offsets: I64 | None = None
     global_list_rows: Array | None = None
     passage_starts: Array | None = None
     passage_lengths: Array | None = None
     inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
+    longest_rows: dict[tuple[str, int], float] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -144,17 +150,31 @@ class Segment:
             )
         return self.inverse_norms[width]
 
+    def longest(self, view: str, width: int) -> float:
+        """The longest vector of the "global" or "phrase" view at a width, computed once: it bounds
+        what a scan can still find."""
+        if (view, width) not in self.longest_rows:
+            rows = (self.vectors, self.scales_at(width))
+            if view == "global":
+                rows = (self.global_vectors, self.global_scales)
+            self.longest_rows[view, width] = longest(*rows, width)
+        return self.longest_rows[view, width]
+
     def postings(self, tokens: I32) -> list[tuple[Array, F16]]:
         """For each of these token ids the documents that have it, ascending, and their weights;
         both empty for an id that no document has."""
-        places = np.searchsorted(self.lexical_ids, tokens)
-        known = np.append(self.lexical_ids, -1)[places] == tokens
-        starts, ends = self.lexical_offsets[places], self.lexical_offsets[places + known]
+        starts, ends = self.lists(tokens)
         bounds = zip(starts.tolist(), ends.tolist(), strict=True)
         return [
             (self.lexical_documents[start:end], self.lexical_weights[start:end])
             for start, end in bounds
         ]
+
+    def lists(self, tokens: I32) -> tuple[I64, I64]:
+        """Where the postings of these token ids start and end; at once where there are none."""
+        places = np.searchsorted(self.lexical_ids, tokens)
+        known = np.append(self.lexical_ids, -1)[places] == tokens
+        return self.lexical_offsets[places], self.lexical_offsets[places + known]
 
 
 class SegmentBuilder:
@@ -199,7 +219,7 @@ class SegmentBuilder:
         self.bytes += sum(array.nbytes for array in part.values()) + 6 * len(document)
 
     def arrays(self) -> dict[str, Array]:
-        """All arrays of the segment except its inverted file of units."""
+        """All arrays of the segment except its sketches and lists."""
         arrays: dict[str, Array] = {}
         for name in self.parts[0]:
             whole = np.concatenate([part[name] for part in self.parts])

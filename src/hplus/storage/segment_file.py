@@ -202,9 +202,17 @@ def _check(
     postings = counted("lexical_offsets", tokens)
     expect("lexical_documents", _UNSIGNED, postings)
     expect("lexical_weights", ("F16",), postings)
-    for prefix in ("", "global_"):
-        if f"{prefix}centroids" in arrays:
-            shape = arrays[f"{prefix}centroids"].shape
-            lists, width = shape if len(shape) == 2 and shape[0] else (1, 1)
-            expect(f"{prefix}centroids", ("F32",), lists, width)
-            expect(f"{prefix}list_rows", _UNSIGNED, counted(f"{prefix}list_offsets", lists))
+    if "global_centroids" in arrays:
+        shape = arrays["global_centroids"].shape
+        lists, width = shape if len(shape) == 2 and shape[0] else (1, 1)
+        expect("global_centroids", ("F32",), lists, width)
+        expect("global_list_rows", _UNSIGNED, counted("global_list_offsets", lists))
+    if "sketches" in arrays:
+        shape = arrays["sketches"].shape
+        width = shape[1] if len(shape) == 2 and shape[1] else 1
+        expect("sketches", ("I8",), n, width)
+        anchors = arrays["anchors"] if "anchors" in arrays else np.empty(0)
+        expect("anchors", ("I64",), anchors.size or 1)
+        expect("anchor_map", ("F32",), width, len(anchors))
+        if anchors[0] < 0 or anchors[-1] >= n or (anchors[1:] <= anchors[:-1]).any():
+            raise IndexDamagedError(f"{path}: anchors are not ascending or not below {n}")

@@ -25,10 +25,8 @@ PARTS = {
     ),
     "lexical": ("lexical_ids", "lexical_offsets", "lexical_documents", "lexical_weights"),
     "global": ("global_vectors", "global_scales"),
+    "sketches": ("sketches", "anchors", "anchor_map"),
     "lists": (
-        "centroids",
-        "list_offsets",
-        "list_rows",
         "global_centroids",
         "global_list_offsets",
         "global_list_rows",

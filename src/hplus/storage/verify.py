@@ -142,11 +142,11 @@ def _segment(disk: Disk, file: Path, part: Part) -> Iterator[str]:
     yield from _lists(segment.lexical_documents, segment.lexical_offsets, n, "lexical_documents")
     if (np.diff(segment.lexical_ids) <= 0).any():
         yield "lexical_ids are not ascending"
-    for prefix, rows in (("", len(segment.weights)), ("global_", n)):
-        members = getattr(segment, f"{prefix}list_rows")
-        if members is not None:
-            offsets = getattr(segment, f"{prefix}list_offsets")
-            yield from _lists(members, offsets, rows, f"{prefix}list_rows")
+    members, offsets = segment.global_list_rows, segment.global_list_offsets
+    if members is not None and offsets is not None:
+        yield from _lists(members, offsets, n, "global_list_rows")
+    if segment.anchor_map is not None and not _finite(segment.anchor_map):
+        yield "anchor_map contains numbers that are not finite"
 
 
 def _lists(members: Array, offsets: I64, n: int, name: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,10 +27,12 @@ from hplus.storage.catalogue import DocumentRow, SegmentRow, Settings, text_hash
 from hplus.storage.compact import tidy
 from hplus.storage.disk import Disk, after_commit, as_storage_error
 from hplus.storage.fit import fit
+from hplus.storage.seen import Seen
 from hplus.storage.segment import SegmentBuilder
 from hplus.storage.segment_file import SEGMENTS, Arrays, file_parts
+from hplus.storage.sketches import sketches_of
 from hplus.storage.snapshot import CATALOGUE, LOCK, check_own
-from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offsets_of
+from hplus.types import I64, Coverage, Encoded, Span, Units, item_of_row, offsets_of, rows_of
 
 # What `add` collects is confirmed at this many stored bytes, and after this many seconds.
 CONFIRM_BYTES = 16 << 20
@@ -42,6 +44,8 @@ Encode = Callable[[Iterator[list[str]]], Generator[Encoded, None, None]]
 """One encoding for each step of texts, in order; it may read ahead."""
 Divide = Callable[[str], list[Span]]
 """The passages of a text."""
+Encodings = tuple[Sequence[Document], Encoded, Sequence[list[Span]] | None]
+"""Documents, their encodings, and the passages of each if they are divided."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,53 @@ class Plan:
         return [document.text[a:b] for document, own in divided for a, b in own]
 
 
+class Known(Protocol):
+    """What is compared to tell whether a stored document has changed."""
+
+    @property
+    def hash(self) -> bytes: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...
+
+
+def plan_of(step: list[Document], stored: Mapping[str, Known], *, update: bool) -> Plan:
+    """Compare documents with those that are stored under their ids."""
+    new: list[Document] = []
+    changed: list[Document] = []
+    for document in step:
+        row = stored.get(document.id)
+        if row is None:
+            new.append(document)
+            continue
+        same_text = row.hash == text_hash(document.text)
+        if same_text and row.metadata == document.metadata:
+            continue
+        if not update and same_text:
+            raise InputError(f"the index has {document.id!r} with other metadata; use update")
+        if not update:
+            raise InputError(f"the index has another document {document.id!r}; use update")
+        (changed if same_text else new).append(document)
+    replaced = [document.id for document in new if document.id in stored]
+    return Plan(len(step), new, replaced, changed, len(step) - len(new) - len(changed))
+
+
+def changed_metadata(
+    fields: Mapping[str, Mapping[str, Any]], stored: Mapping[str, Known]
+) -> dict[str, dict[str, Any]]:
+    """The metadata of those stored documents that these fields change, None removing a field."""
+    changed = {}
+    for id_, given in fields.items():
+        if id_ not in stored:
+            raise MissingDocumentError(f"no document {id_!r} in the index; nothing was changed")
+        old = stored[id_].metadata
+        kept = {name: value for name, value in old.items() if name not in given}
+        new = kept | {name: value for name, value in given.items() if value is not None}
+        Document(id_, "", new)  # checks the values
+        if catalogue.dump(new) != catalogue.dump(old):
+            changed[id_] = new
+    return changed
+
+
 @contextmanager
 def open_writer(
     path: Path,
@@ -159,6 +210,10 @@ class Writer:
         self.settings = settings
         self._builder = SegmentBuilder(settings.format)
 
+    def seen(self) -> Seen:
+        """A new, empty list of the ids of a source."""
+        return Seen(self.connection)
+
     def sweep(self) -> None:
         """Remove the files that no row names: leftovers of an unfinished write."""
         for name in leftovers.unnamed(self.path, self.disk, self.connection):
@@ -186,7 +241,8 @@ class Writer:
 
         def steps() -> Iterator[list[str]]:
             for step in texts.steps_of(documents, _characters, STEP_CHARACTERS):
-                plan = self._plan(step, update=update)
+                stored = catalogue.by_id(self.connection, [document.id for document in step])
+                plan = plan_of(step, stored, update=update)
                 if divide is not None:
                     plan = replace(plan, passages=[divide(document.text) for document in plan.new])
                 plans.append(plan)
@@ -203,27 +259,6 @@ class Writer:
             self.confirm()
         self._tidy()
         return report
-
-    def _plan(self, step: list[Document], *, update: bool) -> Plan:
-        """Compare documents with what is stored."""
-        stored = catalogue.by_id(self.connection, [document.id for document in step])
-        new: list[Document] = []
-        changed: list[Document] = []
-        for document in step:
-            row = stored.get(document.id)
-            if row is None:
-                new.append(document)
-                continue
-            same_text = row.hash == text_hash(document.text)
-            if same_text and row.metadata == document.metadata:
-                continue
-            if not update and same_text:
-                raise InputError(f"the index has {document.id!r} with other metadata; use update")
-            if not update:
-                raise InputError(f"the index has another document {document.id!r}; use update")
-            (changed if same_text else new).append(document)
-        replaced = [document.id for document in new if document.id in stored]
-        return Plan(len(step), new, replaced, changed, len(step) - len(new) - len(changed))
 
     def _apply(self, plan: Plan, encoded: Encoded, report: Report) -> Report:
         self._collect(plan.new, encoded, plan.replaced, plan.passages)
@@ -259,6 +294,35 @@ class Writer:
             if self._builder.bytes >= CONFIRM_BYTES:
                 self.confirm()
         self.confirm()
+        self._tidy()
+        return report
+
+    def put_shards(
+        self, shards: Iterable[Encodings], *, advance: Callable[[float], None]
+    ) -> Report:
+        """Like `put` with update, but of documents that are encoded already."""
+        report = Report()
+        self._confirmed_at = self.clock()
+        try:
+            for documents, encoded, passages in shards:
+                counts = np.ones(len(documents), np.int64)
+                if passages is not None:
+                    counts = np.array([len(own) for own in passages], np.int64)
+                offsets = offsets_of(counts)
+                for first in range(0, len(documents), texts.STEP_TEXTS):
+                    step = list(documents[first : first + texts.STEP_TEXTS])
+                    stored = catalogue.by_id(self.connection, [one.id for one in step])
+                    plan = plan_of(step, stored, update=True)
+                    places = {document.id: first + i for i, document in enumerate(step)}
+                    new = [places[document.id] for document in plan.new]
+                    if passages is not None:
+                        plan = replace(plan, passages=[passages[place] for place in new])
+                    rows, _ = rows_of(offsets, np.array(new, np.int64))
+                    report = self._apply(plan, fit(encoded.take(rows), self.settings), report)
+                    advance(len(step))
+        finally:
+            # If a shard is damaged, everything before it is kept.
+            self.confirm()
         self._tidy()
         return report
 
@@ -299,8 +363,9 @@ class Writer:
             if new:
                 first = catalogue.next_numbers(self.connection)[0]
                 arrays = builder.arrays()
-                arrays |= lists.lists_of(arrays)
-                row = self.write_segment(arrays, builder.documents, len(arrays["weights"]))
+                more = sketches_of(arrays) | lists.lists_of(arrays)
+                units = len(arrays["weights"])
+                row = self.write_segment(arrays | more, builder.documents, units)
                 catalogue.mark_deleted(self.connection, replaced)
                 catalogue.insert(
                     self.connection,
@@ -336,17 +401,8 @@ class Writer:
 
     def update_metadata(self, fields: Mapping[str, Mapping[str, Any]]) -> int:
         """Set fields of documents, all or nothing; returns how many documents changed."""
-        rows = catalogue.by_id(self.connection, list(fields))
-        changed = {}
-        for id_, given in fields.items():
-            if id_ not in rows:
-                raise MissingDocumentError(f"no document {id_!r} in the index; nothing was changed")
-            old = rows[id_].metadata
-            kept = {name: value for name, value in old.items() if name not in given}
-            new = kept | {name: value for name, value in given.items() if value is not None}
-            Document(id_, "", new)  # checks the values
-            if catalogue.dump(new) != catalogue.dump(old):
-                changed[id_] = new
+        stored = catalogue.by_id(self.connection, list(fields))
+        changed = changed_metadata(fields, stored)
         if changed:
             with self.change():
                 catalogue.change_metadata(self.connection, changed)

@@ -28,6 +28,15 @@ _SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
+class Unlabelled:
+    """The texts of one file that are to be labelled, and what was left out of it."""
+
+    name: str
+    rows: list[Marked]
+    dropped: Counter[str]
+
+
+@dataclass(frozen=True)
 class Source:
     """The labelled texts of one file, and what was left out of it."""
 
@@ -58,11 +67,20 @@ def label_file(
     sample: int | None = None,
     seed: int = 13,
 ) -> Source:
-    """Label every text of a file, or `sample` of them chosen by the seed.
+    """Label every text of a file that `read_source` reads."""
+    source = read_source(path, apart_from=apart_from, sample=sample, seed=seed)
+    return label_source(
+        source, terms=terms, chunker=chunker, length=length, cache=cache, patterns=patterns
+    )
+
+
+def read_source(
+    path: Path, *, apart_from: Collection | None = None, sample: int | None = None, seed: int = 13
+) -> Unlabelled:
+    """Every text of a file, or `sample` of them chosen by the seed.
 
     Near duplicates of texts in `apart_from` are left out, and so are repetitions.
     """
-    name = source_name(path)
     distinct: dict[str, Marked] = {}
     for row in read_marked(path):
         distinct.setdefault(row.text, row)
@@ -75,6 +93,20 @@ def label_file(
         near = near_duplicates([row.text for row in rows], apart_from)
         dropped["texts near an evaluation text"] = int(near.sum())
         rows = [row for row, drop in zip(rows, near, strict=True) if not drop]
+    return Unlabelled(source_name(path), rows, dropped)
+
+
+def label_source(
+    source: Unlabelled,
+    *,
+    terms: Terms | None,
+    chunker: HPlus | None,
+    length: Length,
+    cache: Path,
+    patterns: bool = True,
+) -> Source:
+    """Label every text."""
+    name, rows, dropped = source.name, source.rows, Counter(source.dropped)
     phrases = noun_phrases(chunker, rows, cache, name) if chunker else [[] for _ in rows]
     with show_progress(f"labelling {name}", len(rows)) as bar:
         labels = []

@@ -54,13 +54,13 @@ class Collection(NamedTuple):
 
 def collect(texts: Iterable[str]) -> Collection:
     """Index a collection; half a minute for 75,000 passages."""
-    sets = [_shingles(text) for text in checked(texts)]
+    sets = [shingles(text) for text in checked(texts)]
     sizes = np.array([len(own) for own in sets], np.int64)
     flat = np.concatenate([np.empty(0, np.uint64), *sets])
     order = np.argsort(flat, kind="stable")
-    shingles, counts = np.unique(flat, return_counts=True)
+    distinct, counts = np.unique(flat, return_counts=True)
     owners = item_of_row(offsets_of(sizes))[order]
-    return Collection(shingles, owners, offsets_of(counts), sizes)
+    return Collection(distinct, owners, offsets_of(counts), sizes)
 
 
 def near_duplicates(
@@ -80,13 +80,13 @@ def near_duplicates(
     if not 0 < threshold <= 1:
         raise InputError(f"expected a threshold in (0, 1], got {threshold}")
     collection = against if isinstance(against, Collection) else collect(against)
-    shingles, owners, offsets, sizes = collection
+    kept, owners, offsets, sizes = collection
     found = np.zeros(len(texts), np.bool_)
     for i, text in enumerate(checked(texts)):
-        own = _shingles(text)
-        places = np.searchsorted(shingles, own)
-        known = places < len(shingles)
-        known[known] = shingles[places[known]] == own[known]
+        own = shingles(text)
+        places = np.searchsorted(kept, own)
+        known = places < len(kept)
+        known[known] = kept[places[known]] == own[known]
         runs = [owners[offsets[place] : offsets[place + 1]] for place in places[known].tolist()]
         others, shared = np.unique(np.concatenate([owners[:0], *runs]), return_counts=True)
         smaller = np.minimum(len(own), sizes[others])
@@ -95,7 +95,7 @@ def near_duplicates(
     return found
 
 
-def _shingles(text: str) -> U64:
+def shingles(text: str) -> U64:
     """The hashes of a text's shingles, ascending, each once."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = np.fromiter(map(_hash, _WORD.findall(folded)), np.uint64)
@@ -107,6 +107,15 @@ def _shingles(text: str) -> U64:
     for i in range(length):
         rolling = rolling * _BASE + words[i : i + len(rolling)]
     return np.unique(rolling)
+
+
+def same_text(one: U64, other: U64, threshold: float = 0.5) -> bool:
+    """Whether two texts, given by their shingles, are near duplicates of each other."""
+    if not len(one) or not len(other):
+        return False
+    shared = len(np.intersect1d(one, other, assume_unique=True))
+    jaccard = shared / (len(one) + len(other) - shared)
+    return bool(jaccard >= threshold or shared / min(len(one), len(other)) >= CONTAINMENT)
 
 
 @lru_cache(maxsize=1 << 18)

@@ -10,7 +10,8 @@ Each layer takes what the layers above left free:
 3. rules: numbers with units, hyphen compounds, abbreviations.
 4. base noun phrases, without determiners, divided at function words and punctuation; where the
    corpus does not mark them, a chunker does.
-5. whole words that carry content. Function words and punctuation stay outside, as singletons.
+5. whole words that carry content, Chinese ones by dictionary (rjieba, extra `zh`). Function words
+   and punctuation stay outside, as singletons.
 
 6. patterns of spelling (`hplus.units.patterns`) settle all of these as they settle the units of a
    trained CRF.
@@ -28,7 +29,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
@@ -143,6 +144,9 @@ class _Page:
     def is_free(self, first: int, last: int) -> bool:
         return all(owner is None for owner in self.owner[first:last])
 
+    def _is_claimed(self, row: int) -> bool:
+        return self.owner[row] is not None or not self.content[row]
+
     def claim(self, first: int, last: int, layer: str) -> None:
         self.owner[first:last] = [len(self.units)] * (last - first)
         self.units.append((first, last, layer))
@@ -232,9 +236,13 @@ class _Page:
             run = row + 1
 
     def claim_words(self) -> None:
-        for row, content in enumerate(self.content):
-            if content and self.owner[row] is None:
-                self.claim(row, row + 1, "word")
+        """What is still free of each word; a Chinese word has several rows, one a character."""
+        for word in words(self.text):
+            rows = range(*self.rows(word))
+            for claimed, run in groupby(rows, self._is_claimed):
+                if not claimed:
+                    free = list(run)
+                    self.claim(free[0], free[-1] + 1, "word")
 
     def settle(self, found: list[Spelled]) -> None:
         """Join and divide units as the patterns of spelling do with those of a trained CRF."""

@@ -6,6 +6,7 @@ import re
 
 from hplus.types import Span
 from hplus.units.rules import compounds
+from hplus.units.words import HAN
 
 # Not inside a name: the 6 of "IL-6 h" is not a duration.
 _DIGITS = r"\d+(?:[.,]\d+)*"
@@ -23,6 +24,7 @@ _QUANTITY = re.compile(
     rf"{_NUMBER}\s?-?\s?{_SYMBOL}{_POWER}(?:\s?[/·]\s?(?:{_SYMBOL}){_POWER}|\s?/\s?[a-z]{{1,6}})*"
     r"(?![\w])"
 )
+_HAN = re.compile(f"[{HAN}]")
 _ABBREVIATION = re.compile(r"(?=\S*[A-Z]\S*(?:[A-Z]|\d))[A-Za-z0-9α-ω'’/+.-]{2,}")
 
 
@@ -41,7 +43,7 @@ def quantities(text: str) -> list[Span]:
 
 def spelled_compounds(text: str) -> list[Span]:
     """Words joined by a sign without spaces, and abbreviations: "COX-2", "HbA1c",
-    "double-blind".
+    "double-blind". Not in Chinese, where a sign would join two characters of longer words.
 
     >>> text = "A double-blind trial of anti-TNF in RA"
     >>> [text[a:b] for a, b in spelled_compounds(text)]
@@ -50,5 +52,6 @@ def spelled_compounds(text: str) -> list[Span]:
     return [
         span
         for span, content in compounds(text)
-        if content > 1 or (content and _ABBREVIATION.fullmatch(text[span.start : span.end]))
+        if not _HAN.search(text, *span)
+        and (content > 1 or (content and _ABBREVIATION.fullmatch(text[span.start : span.end])))
     ]

@@ -22,9 +22,9 @@ from hplus.heads.importance import ImportanceHead
 from hplus.progress import show_progress
 from hplus.states_file import F16, StoredStates
 from hplus.train.loop import Schedule, fit
+from hplus.train.losses.contrastive import nce
 from hplus.train.losses.interaction import interaction_scores
 from hplus.train.losses.lexical import lexical_scores
-from hplus.train.losses.ranking import nce
 from hplus.types import F32, I32, I64, Bool
 from hplus.units.partition import partition
 from hplus.units.vectors import unit_vectors

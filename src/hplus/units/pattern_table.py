@@ -16,14 +16,16 @@ from hplus.units.words import STOP_WORDS
 class Pattern:
     """A regular expression (verbose; a space is `[ ]`), tried where no word is under way.
 
-    If it has a group `inner`, that is the match. plain: it may begin with a word of small letters
-    alone and a space; most words are of that kind, so other patterns are not tried there.
-    example: a text in which it matches what stands between ⟦ and ⟧.
+    If it has a group `inner`, that is the match. example: a text in which it matches what stands
+    between ⟦ and ⟧. needs: a short expression found in every text in which the pattern matches;
+    the pattern is compiled when a text has that. plain: it may begin with a word of small
+    letters alone and a space; most words are of that kind, so other patterns are not tried there.
     """
 
     name: str
     regex: str
     example: str
+    needs: str
     begins: bool = False
     ends: bool = False
     plain: bool = False
@@ -34,6 +36,7 @@ def _one_of(words: str) -> str:
 
 
 _FUNCTION_WORD = rf"(?:{'|'.join(sorted(STOP_WORDS))})\b"
+_DIGIT = r"\d"
 _DIGITS = r"\d+(?:[.,·]\d+)*(?:[⁻⁺]?[⁰¹²³⁴-⁹]+)?"
 _NUMBER = rf"(?:{_DIGITS}|\.\d+)"
 _SIGNED = rf"[-−–+±]?{_NUMBER}"
@@ -132,6 +135,8 @@ _AFTER_DOSE = (
     r"(?<=puffs[ ])|(?<=drops[ ])|(?<=PO[ ])|(?<=IV[ ])|(?<=SC[ ])|(?<=IM[ ])|(?<=SQ[ ])|"
     r"(?<=mg[ ]po[ ])|(?<=mg[ ]iv[ ])|(?<=mg[ ]sc[ ])|(?<=[pisc]\.[ovcm]\.[ ]))"
 )
+_ADVERB = "daily|nightly|weekly|monthly"
+_ORDER = "PO|IV|IM|SC|SQ|BID|TID|QID|QD|QHS|PRN|po|iv|im|sc|bid|tid|qid|qd|prn"
 _TIME = r"(?:hours?|hrs?|h|days?|d|weeks?|wks?|months?|years?|yrs?|minutes?|min)"
 _SMALL = r"(?:\d+|one|two|three|four|five|six|eight|ten|twelve)"
 _FINDING = (
@@ -158,6 +163,7 @@ PATTERNS = (
         "variant",
         rf"(?:{_TRANSCRIPT}|{_GENE}[ :])?(?:{_CODING}|{_PROTEIN})(?:[ ]?(?=[;])|(?![\w]))",
         "carriers of ⟦BRCA1 c.68_69delAG⟧ had cancer",
+        needs=r"[cgmnr]\.[-*−\d\[]|p\.[(A-Z]",
         begins=True,
     ),
     Pattern(
@@ -166,12 +172,14 @@ PATTERNS = (
         rf"|[-−]?\d+{_BASES}(?:>|/){_BASES}(?!\w))"
         r"|[A-Z][A-Z0-9]{1,7}[ -][ACDEFGHIKLMNPQRSTVWY]\d{1,4}[ACDEFGHIKLMNPQRSTVWYX*](?!\w)",
         "tumours with ⟦BRAF V600E⟧ regressed",
+        needs=_DIGIT,
     ),
     Pattern(
         "star allele",
         r"(?:[A-Z][A-Za-z0-9]*(?:-[A-Z0-9]+)?[ ]?)?\*\d+(?::\d+){0,4}[A-Z]?(?:x\d)?"
         r"(?:/\*\d+[A-Z]?){0,3}(?!\w)",
         "typed as ⟦HLA-B*57:01⟧ by sequencing",
+        needs=r"\*\d",
     ),
     Pattern(
         "karyotype",
@@ -179,6 +187,7 @@ PATTERNS = (
         r"|\d{2},X[XY]{0,2}(?:,[^\s,.;]+)*(?!\w)"
         r"|(?:[1-9]|1\d|2[0-2]|[XY])[pq]\d{1,2}(?:\.\d+)?(?:[-–][pq]?\d+(?:\.\d+)?)?(?!\w)",
         "with ⟦t(9;22)(q34;q11)⟧ in blasts",
+        needs=r"\([\dXYpq;.]|\d,X|[\dXY][pq]\d",
     ),
     # Ions and surface markers
     Pattern(
@@ -187,23 +196,27 @@ PATTERNS = (
         r"(?:[- ](?:ATPases?|(?:ex|anti|co|sym|trans|uni)[a-z]*(?:changer|porter)s?)|-[a-z]{4,})?"
         r"(?![\w+])",
         "inhibits the ⟦Na+/K+-ATPase⟧ of cells",
+        needs=r"[+⁺⁻]|\([1-4]?[−-]\)|(?:[234NH]|Cl|Br)[23]?[-−]",
     ),
     Pattern(
         "marker",
         rf"{_MARKER}(?:[/ ]?{_MARKER}|/?[A-Z][A-Za-z]{{0,4}}\d{{0,3}}[-−](?!\w)){{0,6}}(?![\w+])",
         "sorted ⟦CD4+CD25+⟧ cells",
+        needs=r"[+⁺]",
     ),
     # Species, strains, lineages
     Pattern(
         "influenza strain",
         r"[ABCD]/(?:[A-Za-z][A-Za-z.' -]{1,25}/){1,2}[A-Z0-9-]+/\d{2,4}(?:[ ]?\(H\d+N\d+\))?",
         "against ⟦A/Puerto Rico/8/34 (H1N1)⟧ in mice",
+        needs=r"[ABCD]/[A-Za-z]",
     ),
     Pattern(
         "species",
         rf"(?:[A-Z]|Ae|An|Cx|Staph|Strep|Tr)\.[ ]?(?!{_FUNCTION_WORD})[a-z]{{4,}}(?![\w.])"
         rf"(?:[ ](?:{_RANK}[ ][\w:-]+|{_STRAIN}))?",
         "grown from ⟦E. coli O157:H7⟧ in milk",
+        needs=r"(?:[A-Z]|Ae|An|Cx|Staph|Strep|Tr)\.[ ]?[a-z]{4}",
     ),
     Pattern(
         "genus",
@@ -211,6 +224,7 @@ PATTERNS = (
         rf"|[a-z]{{4,}}[ ](?:(?:subsp|ssp|var)\.[ ][a-z]{{3,}}|O\d+:H\d+"
         rf"|{_COLLECTION}[ ]?[A-Z]*\d[\w-]*))",
         "caused by ⟦Candida spp.⟧ in blood",
+        needs=rf"spp?\.|{_RANK}|{_DIGIT}",
     ),
     Pattern(
         "strain",
@@ -218,22 +232,30 @@ PATTERNS = (
         r"|[A-Z]{1,3}(?:\.\d+){2,}(?!\w)"
         r"|[ABC]/H\d+N\d+|C57BL/\w+|BALB/c\w*|NOD/\w+|DBA/\d\w*|C3H/\w+|129\w*/\w+",
         "lineage ⟦B.1.1.7⟧ spread",
+        needs=rf"{_DIGIT}|BALB/|NOD/",
     ),
     # Shorthand
     Pattern(
         "slashed abbreviation",
         r"(?!(?:or|if|he)/)[A-Za-z][a-z]?/(?:[a-z]/)?[a-z](?![\w/])|w/(?=[ ])|vs\.?(?=[ ])",
         "Pt ⟦c/o⟧ headache",
+        needs=r"/|vs",
         begins=True,
         ends=True,
         plain=True,
     ),
-    Pattern("slashed capitals", r"[A-Z](?:/[A-Z])+(?![\w/])", "denies ⟦N/V/D⟧ today"),
+    Pattern(
+        "slashed capitals",
+        r"[A-Z](?:/[A-Z])+(?![\w/])",
+        "denies ⟦N/V/D⟧ today",
+        needs=r"[A-Z]/[A-Z]",
+    ),
     Pattern(
         "dosing abbreviation",
         r"(?:p\.o|[btq]\.i\.d|[qo]\.d|q\.o\.d|q\.h\.s|h\.s|p\.r\.n|a\.c|p\.c|s\.l|e\.g|i\.e)\.?(?!\w)"
         r"|q[ ]?\d{1,2}[ ]?h(?!\w)|q(?:hs|am|pm|od|wk)(?!\w)",
         "warfarin ⟦p.o.⟧ at night",
+        needs=r"[a-z]\.[a-z]|q[ ]?\d|q(?:hs|am|pm|od|wk)",
         begins=True,
         ends=True,
     ),
@@ -241,17 +263,23 @@ PATTERNS = (
         "route",
         r"(?:i\.v|i\.m|s\.c|i\.p|i\.d|i\.t|i\.n)\.?(?!\w)",
         "given ⟦i.v.⟧ twice",
+        needs=r"[is]\.[a-z]",
         begins=True,
     ),
-    Pattern("dotted abbreviation", r"(?:[A-Za-z]\.){2,4}(?!\w)", "in the ⟦U.S.⟧ army"),
+    Pattern(
+        "dotted abbreviation",
+        r"(?:[A-Za-z]\.){2,4}(?!\w)",
+        "in the ⟦U.S.⟧ army",
+        needs=r"[A-Za-z]\.[A-Za-z]\.",
+    ),
     Pattern(
         "schedule",
         rf"(?:once|twice|thrice|{_SMALL}[ ]times)[ ]"
         r"(?:daily|weekly|monthly|nightly|(?:an?|per|each|every)[ ](?:day|week|month))(?!\w)"
         rf"|every[ ](?:other[ ]|{_SMALL}[ ])?{_TIME}(?!\w)|every[ ](?:morning|evening|night)(?!\w)"
-        rf"|{_AFTER_DOSE}(?:(?:daily|nightly|weekly|monthly)(?![ ](?:dos|intake))"
-        r"|PO|IV|IM|SC|SQ|BID|TID|QID|QD|QHS|PRN|po|iv|im|sc|bid|tid|qid|qd|prn)(?!\w)",
+        rf"|{_AFTER_DOSE}(?:(?:{_ADVERB})(?![ ](?:dos|intake))|{_ORDER})(?!\w)",
         "aspirin ⟦twice daily⟧ with food",
+        needs=rf"(?:on|twi|thri)ce[ ]|times[ ]|every[ ]|[ ](?:{_ADVERB}|{_ORDER})(?!\w)",
         begins=True,
         ends=True,
         plain=True,
@@ -260,6 +288,7 @@ PATTERNS = (
         "duration",
         rf"[x×][ ]?{_NUMBER}(?:[-–]{_NUMBER})?[ ]?{_TIME}(?!\w)",
         "cough ⟦x 3 days⟧ without fever",
+        needs=r"[x×][ ]?[.\d]",
         begins=True,
         ends=True,
         plain=True,
@@ -271,6 +300,7 @@ PATTERNS = (
         rf"(?:(?:grade|stage|type|class|phase)[ ])?){_VALUE_OF_STEP}){{1,6}}(?![\w-])"
         rf"(?:[ ](?!{_FUNCTION_WORD})[a-z]{{4,}}(?<!ed)(?<!ly)(?!\w))?",
         "with ⟦grade 3 or 4 neutropenia⟧ in all",
+        needs=rf"[a-z][ ]{_VALUE_OF_STEP}[ ,/&–-]",
         plain=True,
     ),
     Pattern(
@@ -279,6 +309,7 @@ PATTERNS = (
         r"(?!non-)[a-z]+(?:-[a-z]+)*"
         r"|[α-ω]-(?:,[ ][α-ω]-)?,?[ ](?:and|or)[ ][α-ω]-[a-z]+)",
         "⟦short- and long-term⟧ effects",
+        needs=r"-,?[ ]",
     ),
     # Chemical names
     Pattern(
@@ -287,6 +318,7 @@ PATTERNS = (
         rf"(?:{_CHEMICAL_START}{_CHEMICAL_TAIL}|{_SUFFIXED}|poly\([\w ,-]{{3,60}}\))"
         rf"{_CHEMICAL_WORD}",
         "gave ⟦2-(4-isobutylphenyl)propanoic acid⟧ by mouth",
+        needs=rf"{_DIGIT}|[(\[]|(?<!\w)(?:[A-Z],?[A-Z]?['′]?|[opmn]|tert|sec|cis|trans|[αβγδΔΑΒ])-",
     ),
     # Numbers
     Pattern(
@@ -295,37 +327,48 @@ PATTERNS = (
         r"SD|SEM?|[as]?HR|[ac]?OR|RR|IRR)(?:-?[ ]?values?|s)?(?:[ ]?\(\d+(?:,[ ]?\d+)?\))?"
         rf"(?:\s?{_COMPARED}\s?{_VALUE}|(?<=R)[ ]\d+\.\d+(?!\w))",
         "lower (⟦P < 0.001⟧) in women",
+        needs=rf"{_COMPARED}|R[ ]\d",
         plain=True,
     ),
-    Pattern("interval", r"\d+(?:\.\d+)?\s?%[ -]?(?:CI|CrI|PI)s?(?!\w)", "(⟦95% CI⟧ 0.5 to 0.9)"),
+    Pattern(
+        "interval",
+        r"\d+(?:\.\d+)?\s?%[ -]?(?:CI|CrI|PI)s?(?!\w)",
+        "(⟦95% CI⟧ 0.5 to 0.9)",
+        needs=r"%[ -]?(?:CI|CrI|PI)",
+    ),
     Pattern(
         "comparison",
         rf"{_COMPARED}\s?{_VALUE}",
         "pressure ⟦> 140 mmHg⟧ at rest",
+        needs=_COMPARED,
         begins=True,
     ),
     Pattern(
         "approximation",
         rf"(?:approximately|nearly|roughly)[ ]{_VALUE}(?![\w-])",
         "for ⟦approximately 2 h⟧ a day",
+        needs=r"ly[ ][-−–+±]?[.\d]",
         plain=True,
     ),
     Pattern(
         "dose",
         rf"(?<![\w.,/-]){_SIGNED}{_POWER_OF_TEN}?{_RANGE}?{_POWER_OF_TEN}?\s?{_UNIT}",
         "warfarin ⟦5 mg⟧ for a week",
+        needs=_DIGIT,
         begins=True,
     ),
     Pattern(
         "value",
         rf"(?<![\w.,/-])(?:{_SIGNED}(?:{_POWER_OF_TEN}|{_RANGE})|[-−–+±]{_NUMBER})%?(?![\w-])",
         "(⟦0.58 to 0.89⟧) in men",
+        needs=_DIGIT,
     ),
     # Names of one thing on either side of a slash are two units
     Pattern(
         "spaced slash",
         r"(?<=[\w)][ ])/(?=[ ][\w(])",
         "whooping cough ⟦/⟧ pertussis",
+        needs=r"[ ]/[ ]",
         begins=True,
         ends=True,
     ),
@@ -335,6 +378,7 @@ PATTERNS = (
         rf"[a-z]{{3,}}(?<!ed)(?<!ly)(?<!ing)(?<!ial)(?<!ary)(?<!ous)[ ]"
         rf"[a-z]{{4,}}(?P<inner>/)[a-z]{{4,}}[ ](?!{_FUNCTION_WORD})[a-z]{{3,}}",
         "heart attack⟦/⟧myocardial infarction",
+        needs=r"[a-z]/[a-z]",
         begins=True,
         ends=True,
         plain=True,
@@ -346,6 +390,7 @@ PATTERNS = (
         rf"{_NOUN}[ ](?:(?:significantly|markedly|also|strongly|slightly|further)[ ])?"
         rf"(?P<inner>{_CHANGED})(?=[ ][A-Za-z])",
         "the drug ⟦increased⟧ blood pressure",
+        needs=r"ed[ ][A-Za-z]",
         begins=True,
         ends=True,
         plain=True,
@@ -357,6 +402,7 @@ PATTERNS = (
         rf"(?:[ ](?:[a-z]{{4,}}[ ])?{_FINDING}[ ](?:of|for)(?:[ ](?:any|an?|the))?)?"
         rf"|[Nn]egative[ ]for)[ ](?!{_FUNCTION_WORD})[A-Za-z][\w-]*",
         "shows ⟦no pulmonary⟧ embolism",
+        needs=r"[Ww]ithout[ ]|[Nn]o[ ]|[Nn]egative[ ]for[ ]",
         begins=True,
         plain=True,
     ),

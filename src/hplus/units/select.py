@@ -2,9 +2,9 @@
 
 *drop* is the paper's: the top B units by importance stay. *merge* is ours: the units are
 clustered into B groups, each the mean of its members by the square root of their importance, and
-nothing is lost: eq:importance_preservation holds under any budget. *ward* takes plain means of the
-same clusters; on single tokens that is the token pooling of other late-interaction libraries, which
-every table compares with.
+the importance of a text stays the same: eq:importance_preservation holds under any budget. *ward*
+takes plain means of the same clusters; on single tokens that is the token pooling of other
+late-interaction libraries, which every table compares with.
 
 Clustering takes memory and time with the square of the units, so those of a long text are merged
 window by window, and the groups again; a text of one window is clustered as a whole.

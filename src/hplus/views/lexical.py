@@ -36,9 +36,10 @@ class Spelling:
 def represent(tokens: Tokens, importance: F32, unknown: int | None) -> Lexical:
     """w_x(t) of eq:lexical_score: the largest importance of each token id in each text.
 
-    The unknown token is left out: two texts that share it need not share a word.
+    The unknown token is left out: two texts that share it need not share a word. So is a token
+    that weighs nothing, as a lexical head may decide.
     """
-    known = np.flatnonzero(tokens.ids != (-1 if unknown is None else unknown))
+    known = np.flatnonzero((tokens.ids != (-1 if unknown is None else unknown)) & (importance > 0))
     text = item_of_row(tokens.offsets)[known]
     return _largest(text, tokens.ids[known], importance[known], len(tokens))
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from hplus.train.losses.contrastive import nce  # noqa: E402
 from hplus.train.losses.interaction import interaction_scores  # noqa: E402
 from hplus.train.losses.lexical import lexical_scores  # noqa: E402
-from hplus.train.losses.ranking import nce  # noqa: E402
 
 some = settings(deadline=None, max_examples=50)
 seeds = st.integers(0, 2**32 - 1)

@@ -100,6 +100,15 @@ _ROWS = [
         note="int8",
     ),
     Baseline(
+        name="gte-small",
+        kind="dense",
+        width=384,
+        pooling="mean",
+        weights=_hub("thenlper/gte-small"),
+        licence="MIT",
+        note="the encoder of hplus-small, whose line `dense` is the same in int8",
+    ),
+    Baseline(
         name="e5-small-v2",
         kind="dense",
         width=384,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table, print_json
 from hplus.cli.sets import Cache, states_folder
 from hplus.errors import InputError
@@ -52,7 +53,7 @@ def audit(
         ),
     ],
     split: Annotated[str, typer.Option("--split", help="Which file of a folder.")] = "test",
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     terms: TermsFile = None,
     teacher: Annotated[
         Path | None,

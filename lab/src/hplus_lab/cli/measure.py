@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Device, Json, Model, console, print_json
 from hplus.cli.evaluate import print_rows
 from hplus.cli.sets import Cache, Folder, Limit, Split, read_set, states_folder
@@ -27,7 +28,7 @@ def measure(
         str, typer.Argument(metavar="PROTOCOL", help="`hplus-lab protocol` lists them.")
     ],
     split: Split = "test",
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     terms: TermsFile = None,
     dev: Annotated[
         list[str] | None,
@@ -90,11 +91,13 @@ def _inputs(
 def _show(cell: Cell, protocol: Protocol, *, json_: bool) -> None:
     """Every line and contrast, for machines or for people."""
     from hplus_lab.cell import contrasts, macro
+    from hplus_lab.protocol import METRICS
 
     rows: dict[str, dict[str, Any]] = {}
+    key = protocol.metric.replace("@", "")
     for line in cell.lines.values():
         spread = macro([cell], line.name)
-        figures = {"ndcg10": spread.mean, "low": spread.low, "high": spread.high}
+        figures = {key: spread.mean, "low": spread.low, "high": spread.high}
         rows[line.name] = {**figures, **vars(line.cost), **line.facts}
     found = contrasts([cell], protocol.planned())
     if json_:
@@ -108,7 +111,8 @@ def _show(cell: Cell, protocol: Protocol, *, json_: bool) -> None:
             ],
         })  # fmt: skip
         return
-    print_rows(f"{cell.task} {cell.split}, {protocol.name}", len(cell.query_ids), rows)
+    title = f"{cell.task} {cell.split}, {protocol.name}"
+    print_rows(title, len(cell.query_ids), rows, METRICS[protocol.metric], key)
     if any(row.get("degenerate") for row in rows.values()):
         console().print("The pool holds most of the corpus, so it excludes little.", style="yellow")
     for contrast, difference, corrected in found:

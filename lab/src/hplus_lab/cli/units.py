@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hplus import DEFAULT_MODEL
 from hplus.cli.common import Device, Json, Model, TermsFile, console, plain_table, print_json
 
 EXAMPLE = "Example: hplus-lab units experiments/segmentation/dev.txt --wrong"
@@ -17,7 +18,7 @@ def units(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Lines marked with ⟦, ⟧ and │, in families.")
     ],
-    model: Model = "mini",
+    model: Model = DEFAULT_MODEL,
     terms: TermsFile = None,
     wrong: Annotated[
         bool, typer.Option("--wrong", help="Show what is wrong, unit by unit.")

@@ -15,34 +15,44 @@ from hplus_lab.kinds.kind import Curve, Kind
 from hplus_lab.line import Line
 
 POLICIES: tuple[Policy, ...] = ("drop", "merge")
+TOKENS = ("weighted tokens", "unweighted tokens")
 
 
 def lines(x: Experiment) -> Iterator[Line]:
     """Beside each adaptive budget, one of importance to be reached, stands the fixed one that keeps
-    as many units on the whole; beside both, as many clusters of tokens."""
+    as many units on the whole; beside both, as many clusters of tokens, met by a query's tokens
+    weighted as phrases are, and by each of them counting once."""
     model = [x.units_of(side, x.units, x.width) for side in x.sides]
-    tokens = [x.units_of(side, "tokens", x.width, "uniform") for side in x.sides]
-    joins: dict[str, dict[int, I64]] = {"model": {}, "tokens": {}}
+    asked, tokens = (x.units_of(side, "tokens", x.width, "uniform") for side in x.sides)
+    sides = {
+        "model": model,
+        "weighted tokens": [x.units_of(x.bench.queries, "tokens", x.width), tokens],
+        "unweighted tokens": [asked, tokens],
+    }
+    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
 
     def line(
         name: str, rule: str, counts: I64 | None = None, policy: Policy = "drop", **at: int | float
     ) -> Line:
-        queries, documents = model if rule == "model" else tokens
-        kept = documents if counts is None else bring_to(counts, policy, documents, joins[rule])
-        ranker = x.unit_ranker(queries, kept, x.gate, keep=rule == "tokens")
+        queries, documents = sides[rule]
+        known = joins[rule == "model"]
+        kept = documents if counts is None else bring_to(counts, policy, documents, known)
+        ranker = x.unit_ranker(queries, kept, x.gate, keep=rule == "unweighted tokens")
         if counts is not None and policy == "drop":  # what is dropped is in the file
             ranker = replace(ranker, file=units_file(documents, counts, x.protocol.format))
         return x.line(f"{rule}, {name}", ranker, x.gate, {"rule": rule, "policy": policy, **at})
 
     yield line("all", "model")
-    yield line("all", "tokens")
-    units, single = (np.diff(documents.offsets) for _, documents in (model, tokens))
+    for rule in TOKENS:
+        yield line("all", rule)
+    units, single = (np.diff(documents.offsets) for documents in (model[1], tokens))
     for count in x.protocol.budgets:
         for policy in POLICIES:
             few = np.minimum(units, count)
             yield line(f"{policy} to {count}", "model", few, policy, budget=count)
         few = np.minimum(single, count)
-        yield line(f"ward to {count}", "tokens", few, "ward", budget=count)
+        for rule in TOKENS:
+            yield line(f"ward to {count}", rule, few, "ward", budget=count)
     for share in x.protocol.shares:
         adaptive = adaptive_counts(share, model[1])
         fixed = fixed_counts(units, int(adaptive.sum()), x.protocol.seeds[0])
@@ -50,7 +60,8 @@ def lines(x: Experiment) -> Iterator[Line]:
         for policy in POLICIES:
             yield line(f"{policy} to {label}", "model", adaptive, policy, share=share)
             yield line(f"{policy} fixed, as {label}", "model", fixed, policy, as_share=share)
-        yield line(f"ward as {label}", "tokens", adaptive, "ward", as_share=share)
+        for rule in TOKENS:
+            yield line(f"ward as {label}", rule, adaptive, "ward", as_share=share)
 
 
 def adaptive_counts(share: float, units: Units) -> I64:
@@ -79,7 +90,7 @@ def fixed_counts(lengths: I64, total: int, seed: int) -> I64:
 KIND = Kind(
     lines,
     counts="budget",
-    edition=3,
+    edition=4,
     curve=Curve("budget", "B, units kept of a document at most", ("rule", "policy")),
     sizes=True,
 )

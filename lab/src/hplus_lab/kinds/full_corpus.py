@@ -14,7 +14,7 @@ from hplus_lab.rankers import Ranker, over_corpus
 
 def lines(x: Experiment) -> Iterator[Line]:
     every, views = x.every, x.views(x.every)
-    phrase, token = views["phrase"], x.token_ranker(every)
+    phrase, beside = views["phrase"], x.beside_phrases(every)
     branch = x.best(phrase)
     both = union([x.gate, branch])
     searched = {**views, "phrase": over_corpus(phrase)}
@@ -23,7 +23,7 @@ def lines(x: Experiment) -> Iterator[Line]:
     rows: list[tuple[str, str, Ranker, Pools, dict[str, float]]] = [
         ("phrase", "global pool", phrase, x.gate, {}),
         ("phrase", "full corpus", phrase, every, x.describe(branch)),
-        ("token", "full corpus", token, every, {}),
+        *((view, "full corpus", ranker, every, {}) for view, ranker in beside.items()),
         ("lexical", "full corpus", views["lexical"], every, {}),
         ("hybrid", "global pool", x.hybrid(views), x.gate, {}),
         ("hybrid", "union", x.hybrid(searched), both, {"candidates": size}),
@@ -32,4 +32,4 @@ def lines(x: Experiment) -> Iterator[Line]:
         yield x.line(f"{view}, {pool}", ranker, pools, {"view": view, "pool": pool}, facts)
 
 
-KIND = Kind(lines)
+KIND = Kind(lines, edition=2)

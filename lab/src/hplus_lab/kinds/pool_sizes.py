@@ -10,7 +10,9 @@ from hplus_lab.kinds.kind import Curve, Kind
 from hplus_lab.line import At, Line
 from hplus_lab.paper import Printed
 
-VIEWS = ("token", "phrase")
+VIEWS = ("weighted token", "unweighted token", "pooled token", "phrase")
+# Of these the paper has the tokens and phrases as it weighs them, by importance.
+PRINTED = {"weighted token": "token", "phrase": "phrase"}
 
 
 def name(view: str, count: int) -> str:
@@ -18,7 +20,7 @@ def name(view: str, count: int) -> str:
 
 
 def lines(x: Experiment) -> Iterator[Line]:
-    views = {"token": x.token_ranker(x.gate), "phrase": x.phrase_ranker(x.gate)}
+    views = {**x.beside_phrases(x.gate), "phrase": x.phrase_ranker(x.gate)}
     for count in x.protocol.pools:
         own = x.gate[:, :count]
         facts = x.describe(own)
@@ -29,12 +31,15 @@ def lines(x: Experiment) -> Iterator[Line]:
 
 def printed(label: str, _: bool) -> list[Printed]:
     table = paper.table(label)
-    macros = {name(view, row["pool"]): row[view] for row in table.rows for view in VIEWS}
+    macros = {
+        name(view, row["pool"]): row[there] for row in table.rows for view, there in PRINTED.items()
+    }
     return [Printed(label, table.tasks, macros=macros)]
 
 
 KIND = Kind(
     lines,
+    edition=2,
     several=("pools",),
     curve=Curve("pool", "K, candidates of the global gate", ("view",), facts=("recall", "oracle")),
     paper=printed,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hplus.errors import InputError
 from hplus.model import HPlus
 from hplus.types import I64
 from hplus_lab import paper
-from hplus_lab.baselines import available, named
 from hplus_lab.experiment import Experiment, Inputs, union
 from hplus_lab.kinds.kind import Kind
+from hplus_lab.kinds.views import needs
 from hplus_lab.line import Line
 from hplus_lab.paper import Printed
 from hplus_lab.protocol import Protocol
-from hplus_lab.rankers import READS_PAIRS, over_corpus
+from hplus_lab.rankers import over_corpus
 
 # The paper's systems that are ours, and our lines.
-OURS = {"H+ Embedding MRL Token": "token", "H+ Embedding MRL Phrase (CRF-only)": "phrase"}
+OURS = {"H+ Embedding MRL Token": "weighted token", "H+ Embedding MRL Phrase (CRF-only)": "phrase"}
 
 
 def lines(x: Experiment) -> Iterator[Line]:
@@ -25,7 +24,7 @@ def lines(x: Experiment) -> Iterator[Line]:
     facts = x.describe(pools)
     own = {
         "global": x.global_ranker(x.gate_width),
-        "token": x.token_ranker(pools),
+        **x.beside_phrases(pools),
         "phrase": x.phrase_ranker(pools),
     }
     for name, ranker in own.items():
@@ -49,13 +48,7 @@ def baselines(protocol: Protocol) -> list[str]:
 
 
 def inputs(protocol: Protocol, _: HPlus, given: Inputs) -> list[str]:
-    for name in baselines(protocol):
-        if named(name).kind == "cross-encoder":
-            raise InputError(f"protocol {protocol.name}: {READS_PAIRS.format(name)}")
-        there = available(named(name), folder=given.baselines)
-        if not there:
-            raise InputError(f"protocol {protocol.name}: {there.missing}")
-    return []
+    return needs(protocol, baselines(protocol), given)
 
 
 def printed(label: str, _: bool) -> list[Printed]:
@@ -72,7 +65,7 @@ KIND = Kind(
     inputs=inputs,
     uses=("baselines",),
     candidates=candidates,
-    edition=2,
+    edition=3,
     sizes=True,
     paper=printed,
 )

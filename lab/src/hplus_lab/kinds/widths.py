@@ -26,12 +26,8 @@ def lines(x: Experiment) -> Iterator[Line]:
         at: At = {"view": "global", "width": width}
         yield x.line(name("global", label), everywhere, own, at, x.describe(own))
         both = union([own, x.gate])
-        for view in ("token", "phrase"):
-            local = (
-                x.token_ranker(both, width)
-                if view == "token"
-                else x.phrase_ranker(both, width=width)
-            )
+        beside = {**x.beside_phrases(both, width), "phrase": x.phrase_ranker(both, width=width)}
+        for view, local in beside.items():
             for gate, pools in (("own", own), ("frozen", x.gate)):
                 at = {"view": view, "width": width, "gate": f"{gate} gate"}
                 yield x.line(name(view, label, gate), local, pools, at)
@@ -45,7 +41,8 @@ def printed(label: str, _: bool) -> list[Printed]:
     differences = {}
     for row in table.rows:
         gate = "" if row["view"] == "global" else "own"
-        narrow, full = (name(row["view"], width, gate) for width in ("128", "full"))
+        view = {"token": "weighted token"}.get(row["view"], row["view"])
+        narrow, full = (name(view, width, gate) for width in ("128", "full"))
         macros |= {narrow: row["width_128"], full: row["width_1024"]}
         differences[full, narrow] = Delta(row["difference"], row["low"], row["high"])
     return [Printed(label, table.tasks, macros=macros, differences=differences)]
@@ -53,6 +50,7 @@ def printed(label: str, _: bool) -> list[Printed]:
 
 KIND = Kind(
     lines,
+    edition=2,
     several=("widths",),
     curve=Curve("width", "Columns of a vector", ("view", "gate")),
     sizes=True,

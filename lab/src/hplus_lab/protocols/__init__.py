@@ -18,7 +18,7 @@ from hplus.storage.segment import FORMATS
 from hplus.units import rules
 from hplus_lab.equal_counts import MADE_TO_COUNT, RANDOM
 from hplus_lab.kinds import KINDS
-from hplus_lab.protocol import MACROS, Contrast, Protocol
+from hplus_lab.protocol import MACROS, METRICS, Contrast, Protocol
 
 _FOLDER = resources.files("hplus_lab") / "protocols"
 
@@ -78,7 +78,7 @@ def _complaints(protocol: Protocol) -> list[str]:
         "counts": (kind.counts,),
         "text": ("title text",),
         "format": FORMATS,
-        "metric": ("ndcg@10",),
+        "metric": tuple(METRICS),
         "resamples": (RESAMPLES,),
     }
     found = [
@@ -97,9 +97,12 @@ def _complaints(protocol: Protocol) -> list[str]:
         if len(getattr(protocol, key)) > 1 and key not in kind.several
     ]
     found += [
-        f"{key} are for shared pools, not for {protocol.kind}"
-        for key in ("sources", "rankers")
-        if getattr(protocol, key) and protocol.kind != "shared-pool"
+        f"{key} are not for {protocol.kind}, which reads no other systems"
+        for key, needed in (
+            ("sources", "sources" in kind.states),
+            ("rankers", "baselines" in kind.uses),
+        )
+        if getattr(protocol, key) and not needed
     ]
     if protocol.gate_width < 1 or protocol.window < 1 or protocol.sample < 0:
         found.append("expected gate_width and window of 1 or more, sample of 0 or more")

@@ -1,0 +1,199 @@
+"""`hplus train stage1` and `stage2`: an encoder and its heads, as the paper trains them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hplus.cli.common import console
+from hplus.cli.sets import Cache, states_folder
+from hplus.cli.train import peak_memory_mb
+from hplus.errors import CheckpointError, MissingExtraError
+
+if TYPE_CHECKING:
+    from hplus.teach.groups import Bad
+    from hplus.train.state import History
+
+EXAMPLE1 = "Example: hplus train stage1 stage1.toml --set schedule.steps=1 --out adapted"
+EXAMPLE2 = "Example: hplus train stage2 stage2.toml --set schedule.steps=1 --out mine"
+
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="A TOML file; experiments/ has several.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The new checkpoint.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting to change; repeatable."),
+]
+Int8 = Annotated[
+    bool, typer.Option("--int8/--float32", help="Precision of a BERT's weights in the checkpoint.")
+]
+Device = Annotated[str, typer.Option("--device", help="A torch device.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch.")]
+Name = Annotated[str | None, typer.Option("--name", help="Of the checkpoint.")]
+
+
+def stage1(
+    config: ConfigFile,
+    out: Out,
+    changes: Changes = None,
+    cache: Cache = None,
+    int8: Int8 = False,
+    device: Device = "cpu",
+    threads: Threads = None,
+    name: Name = None,
+) -> None:
+    """Adapt an encoder on pairs: the global view, at all widths; run again to resume."""
+    _train(1, config, out, changes or [], cache, int8, device, threads, name)
+
+
+def stage2(
+    config: ConfigFile,
+    out: Out,
+    changes: Changes = None,
+    cache: Cache = None,
+    int8: Int8 = False,
+    device: Device = "cpu",
+    threads: Threads = None,
+    name: Name = None,
+) -> None:
+    """Train all views together, with a teacher's scores and labels; run again to resume."""
+    _train(2, config, out, changes or [], cache, int8, device, threads, name)
+
+
+def _train(
+    stage: int,
+    file: Path,
+    out: Path,
+    changes: list[str],
+    cache: Path | None,
+    int8: bool,
+    device: str,
+    threads: int | None,
+    name: str | None,
+) -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("training needs torch: pip install 'hplus[train]'")
+    import torch
+
+    from hplus import checkpoint
+    from hplus.evaluate.data import texts_of
+    from hplus.teach.duplicates import collect
+    from hplus.teach.groups import read_groups
+    from hplus.teach.label_file import read_labels
+    from hplus.train import distributed
+    from hplus.train.config import as_table, read_config
+    from hplus.train.data import make_data
+    from hplus.train.run import train
+    from hplus.train.saving import save_student
+    from hplus.train.student import make_student
+
+    if threads:
+        torch.set_num_threads(threads)
+    settings = read_config(file, changes)
+    if out.exists() and any(out.iterdir()):
+        raise CheckpointError(f"{out} exists and is not empty; choose another folder")
+    started = time.monotonic()
+    world = distributed.join()
+    if world.processes > 1 and torch.cuda.is_available():
+        device = f"cuda:{world.process % torch.cuda.device_count()}"
+        torch.cuda.set_device(device)
+    base = checkpoint.load(settings.student.start, device=device)
+    data_files = [Path(name) for name in settings.data.groups]
+    apart = settings.data.apart_from
+    against = collect(t for f in apart for t in texts_of(Path(f))) if apart else None
+    scored = stage == 2 and _needs_scores(settings)
+    groups, bad = read_groups(data_files, apart_from=against, scored=scored)
+    labels: dict[str, Any] = {}
+    if settings.data.labels:
+        for items in read_labels(*map(Path, settings.data.labels)).values():
+            labels |= {item.text: item.units for item in items}
+    if world.first:
+        _report(bad, len(groups))
+    student = make_student(base, settings, stage)
+    student.to(device)
+    data = make_data(groups, labels, base.backbone, base.recipe, settings)
+    work = out.with_name(f".{out.name}.run")
+    digest = _digest([*data_files, *map(Path, settings.data.labels)])
+    try:
+        with states_folder(cache) as folder:
+            history = train(
+                student,
+                data,
+                settings,
+                stage=stage,
+                folder=work,
+                cache=folder,
+                world=world,
+                digest=digest,
+            )
+        if world.first:
+            log = {
+                "stage": stage,
+                "config": as_table(settings),
+                "rows": len(groups),
+                "left_out": dict(bad.kinds),
+                "steps": history.step,
+                "validations": history.validations,
+                "minutes": round((time.monotonic() - started) / 60, 1),
+                "peak_memory_mb": peak_memory_mb(),
+            }
+            save_student(
+                student,
+                out,
+                name=name or out.name,
+                precision="int8" if int8 else "float32",
+                notes={f"stage{stage}": log},
+            )
+            shutil.copyfile(work / "log.jsonl", out / "log.jsonl")
+            if settings.schedule.tensorboard:
+                shutil.copytree(work / "tensorboard", out / "tensorboard")
+            shutil.rmtree(work)
+            _print(history, log, out)
+    finally:
+        distributed.leave()
+
+
+def _needs_scores(settings: Any) -> bool:
+    loss = settings.loss
+    heads = (loss.global_, loss.token, loss.lexical, loss.units)
+    return any(head.weight and head.distillation for head in heads)
+
+
+def _digest(files: list[Path]) -> str:
+    """A hash of the training data."""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _report(bad: Bad, rows: int) -> None:
+    for place in bad.places:
+        typer.echo(f"left out: {place}", err=True)
+    for kind, count in bad.kinds.items():
+        typer.echo(f"{count:,} rows left out: {kind}", err=True)
+    print(f"{rows:,} rows to train on", flush=True)
+
+
+def _print(history: History, log: dict[str, Any], out: Path) -> None:
+    screen = console()
+    found = history.validations
+    if len(found) > 1:
+        best = max(found[1:], key=lambda row: row["phrase"])
+        for row, what in ((found[0], "before"), (best, f"step {best['step']:g}")):
+            figures = ", ".join(
+                f"{k} {v:.1f}" for k, v in row.items() if k not in ("step", "averaged")
+            )
+            screen.print(f"{what}: {figures}")
+        if best["phrase"] <= found[0]["phrase"]:
+            screen.print("no weights were better on the dev sets than those it began with")
+    memory = f", {log['peak_memory_mb']:,} MB" if log["peak_memory_mb"] else ""
+    screen.print(f"{history.step:,} steps, {log['minutes']} minutes{memory}: {out}")

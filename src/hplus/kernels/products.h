@@ -1,0 +1,404 @@
+/* Products of the units of a query with the rows of a document, and their maxima.
+
+   The units are taken in stages of 8. A tile (the rows of a document, or as many as fit a few
+   kilobytes) is packed once, and every stage of every query meets it while it is in the cache.
+   A row's product is the same whatever stands beside it: a block short of rows repeats its last
+   one (a maximum does not mind).
+
+   f32: 3 rows times 4 units, 12 sums in registers, each added up at the end of a row.
+
+   int8 rows meet a query of 16-bit codes; sums of integers are the same in any order, so every
+   instruction set gives the same ones. AVX2 multiplies pairs of int16 (`madd`), as above. VNNI
+   multiplies four unsigned bytes with four signed ones in each of 16 lanes: packing a row adds 128
+   to its codes, the sums start from what that adds to them, and a 16-bit code is two signed digits
+   of 8 bits. Its lanes are units: a piece of a row, repeated, meets as many bytes of each unit, so
+   that nothing is left to be added up at the end of a row but 2 lanes of a unit (in a stage of 8;
+   a shorter last stage has more lanes for each). */
+
+#include "arrays.h"
+#include <math.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define WITH_X86 1
+#include <cpuid.h>
+#include <immintrin.h>
+#define AVX2 __attribute__((target("avx2,fma,f16c")))
+#define AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vnni")))
+#define INLINE __attribute__((always_inline)) inline
+#endif
+
+enum { STAGE = 8, ROWS = 3, UNITS = 4, LANES = 8, CODES = 16, REGISTER = 64 };
+enum { MAX_WIDTH = 65536, TILE = 32768, BLOCKS = 24 };
+/* The largest 16-bit code: 127 * 256 + 127, of two signed digits. */
+enum { MAX_CODE = 32639, MAX_DIGIT = 127 };
+enum { PORTABLE, WITH_256, WITH_512 }; /* what a caller lets us use */
+
+/* Rows as the products read them. */
+typedef struct {
+    const char *rows;
+    Py_ssize_t stride, count;
+    const float *scales;
+} Tile;
+
+/* One query, ready for its products. Units stand in falling order of what they can add to a score;
+   `place[i]` is where unit i stands. */
+typedef struct Plan {
+    Py_ssize_t units, stages;
+    Py_ssize_t columns;     /* of a packed row, whole registers */
+    Py_ssize_t stage_bytes; /* of the query */
+    int digits;             /* VNNI: 1 for a coarse query, 2 for a whole one */
+    char *query;            /* [stages], each as its block function says */
+    int32_t *from;          /* VNNI: what the sums start from, [stages][digits][16] */
+    float *steps;           /* [8 * stages] what one step of a unit's codes is worth */
+    float *best;            /* [8 * stages] maxima of the present document, in steps */
+    float *weights;         /* [8 * stages], 0 where there is no unit */
+    double *above;          /* [stages] what a score can be above the sum of the first stages */
+    double below;           /* what it can be below the sum of all */
+    Py_ssize_t *place;      /* [units] */
+    void *memory;           /* in which all of these lie */
+    void (*block)(const struct Plan *, Py_ssize_t stage, const Tile *);
+} Plan;
+
+/* Packing: `count` rows, `stride` bytes apart, to rows of `row` bytes. */
+
+static void copy_rows(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                      Py_ssize_t count, Py_ssize_t bytes)
+{
+    for (; count--; to += row, from += stride)
+        memcpy(to, from, (size_t)bytes);
+}
+
+static void copy_f32(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                     Py_ssize_t count, Py_ssize_t width)
+{
+    copy_rows(to, row, from, stride, count, width * (Py_ssize_t)sizeof(float));
+}
+
+static void widen_f16(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                      Py_ssize_t count, Py_ssize_t width)
+{
+    for (; count--; to += row, from += stride)
+        halves((float *)to, from, width);
+}
+
+static void widen_int8(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                       Py_ssize_t count, Py_ssize_t width)
+{
+    for (; count--; to += row, from += stride)
+        for (Py_ssize_t k = 0; k < width; k++)
+            ((int16_t *)to)[k] = (signed char)from[k];
+}
+
+static inline Py_ssize_t units_of(const Plan *plan, Py_ssize_t stage)
+{
+    const Py_ssize_t left = plan->units - stage * STAGE;
+    return left < STAGE ? left : STAGE;
+}
+
+static inline float larger(float found, float best) { return found > best ? found : best; }
+
+/* Four lanes in a register of any processor, where the compiler has such a type. */
+#ifdef __GNUC__
+typedef float Four __attribute__((vector_size(16)));
+#else
+typedef struct { float at[4]; } Four;
+#endif
+
+static inline void multiply_add(Four *sum, const float *x, const float *y)
+{
+#ifdef __GNUC__
+    Four a, b;
+    memcpy(&a, x, sizeof a);
+    memcpy(&b, y, sizeof b);
+    *sum += a * b;
+#else
+    for (int l = 0; l < 4; l++)
+        sum->at[l] += x[l] * y[l];
+#endif
+}
+
+/* query: float [2][chunks][4][8] */
+static void block_f32(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    const Py_ssize_t chunks = plan->columns / LANES;
+    for (Py_ssize_t g = 0; g * UNITS < units_of(plan, stage); g++)
+        for (Py_ssize_t u = 0; u < tile->count; u++) {
+            const float *row = (const float *)(tile->rows + u * tile->stride);
+            const float *x = (const float *)(plan->query + stage * plan->stage_bytes) +
+                             g * chunks * UNITS * LANES;
+            Four sums[UNITS][2];
+            memset(sums, 0, sizeof sums);
+            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS * LANES, row += LANES)
+                for (int i = 0; i < UNITS; i++)
+                    for (int h = 0; h < 2; h++)
+                        multiply_add(&sums[i][h], x + i * LANES + 4 * h, row + 4 * h);
+            for (int i = 0; i < UNITS; i++) {
+                float s[LANES], *best = plan->best + stage * STAGE + g * UNITS + i;
+                memcpy(s, sums[i], sizeof s);
+                float found = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+                *best = larger(found * tile->scales[u], *best);
+            }
+        }
+}
+
+/* rows: int16_t [columns]; query: int16_t [8][columns] */
+static void block_int8(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    const int16_t *query = (const int16_t *)(plan->query + stage * plan->stage_bytes);
+    for (Py_ssize_t i = 0; i < units_of(plan, stage); i++)
+        for (Py_ssize_t u = 0; u < tile->count; u++) {
+            const int16_t *x = query + i * plan->columns;
+            const int16_t *row = (const int16_t *)(tile->rows + u * tile->stride);
+            float *best = plan->best + stage * STAGE + i;
+            int32_t sum = 0;
+            for (Py_ssize_t k = 0; k < plan->columns; k++)
+                sum += x[k] * row[k];
+            *best = larger((float)sum * tile->scales[u], *best);
+        }
+}
+
+#ifdef WITH_X86
+
+AVX2 static void halves_avx2(float *to, const char *from, Py_ssize_t count)
+{
+    Py_ssize_t k = 0;
+    for (; k + LANES <= count; k += LANES) {
+        const __m128i halves = _mm_loadu_si128((const __m128i *)(from + 2 * k));
+        _mm256_storeu_ps(to + k, _mm256_cvtph_ps(halves));
+    }
+    for (; k < count; k++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * k, sizeof bits);
+        to[k] = _cvtsh_ss(bits);
+    }
+}
+
+AVX2 static void widen_f16_avx2(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                                Py_ssize_t count, Py_ssize_t width)
+{
+    for (; count--; to += row, from += stride)
+        halves_avx2((float *)to, from, width);
+}
+
+/* Codes + 128, as VNNI wants them. */
+AVX512 static void shift_int8(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                              Py_ssize_t count, Py_ssize_t width)
+{
+    const __m512i sign = _mm512_set1_epi8((char)-128);
+    const Py_ssize_t whole = width / REGISTER * REGISTER;
+    const __mmask64 rest = ((__mmask64)1 << (width - whole)) - 1;
+    for (; count--; to += row, from += stride) {
+        for (Py_ssize_t k = 0; k < whole; k += REGISTER) {
+            const __m512i codes = _mm512_loadu_si512(from + k);
+            _mm512_store_si512(to + k, _mm512_xor_si512(codes, sign));
+        }
+        if (rest) {
+            const __m512i codes = _mm512_maskz_loadu_epi8(rest, from + whole);
+            _mm512_store_si512(to + whole, _mm512_xor_si512(codes, sign));
+        }
+    }
+}
+
+/* The sums of four registers, in the order of `block_f32`. */
+AVX2 static inline __m128 totals_f32(const __m256 v[UNITS])
+{
+    __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+    return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+}
+
+AVX2 static inline __m128 totals_int8(const __m256i v[UNITS])
+{
+    __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    s = _mm256_add_epi32(s, _mm256_permute2x128_si256(s, s, 1));
+    return _mm_cvtepi32_ps(_mm256_castsi256_si128(s));
+}
+
+/* sum += madd(row, *unit). 12 sums, 3 rows and the pairs fill all 16 registers, which compilers
+   left to themselves overdraw: GCC by adding late, Clang by loading the unit first. */
+AVX2 static inline void multiply_add_int8(__m256i *sum, __m256i row, const __m256i *unit)
+{
+    __m256i pairs;
+    __asm__("vpmaddwd %[unit], %[row], %[pairs]\n\tvpaddd %[pairs], %[sum], %[sum]"
+            : [sum] "+x"(*sum), [pairs] "=&x"(pairs)
+            : [row] "x"(row), [unit] "m"(*unit));
+}
+
+/* Row u of a tile, or its last one. */
+static inline Py_ssize_t row_at(const Tile *tile, Py_ssize_t u)
+{
+    return u < tile->count ? u : tile->count - 1;
+}
+
+AVX2 static void block_f32_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    const Py_ssize_t chunks = plan->columns / LANES, groups = (units_of(plan, stage) + 3) / UNITS;
+    for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
+        const float *x = (const float *)(plan->query + stage * plan->stage_bytes), *rows[ROWS];
+        float *to = plan->best + stage * STAGE;
+        for (int u = 0; u < ROWS; u++)
+            rows[u] = (const float *)(tile->rows + row_at(tile, first + u) * tile->stride);
+        for (Py_ssize_t g = 0; g < groups; g++, to += UNITS) {
+            __m256 sums[ROWS][UNITS];
+            for (int u = 0; u < ROWS; u++)
+                for (int i = 0; i < UNITS; i++)
+                    sums[u][i] = _mm256_setzero_ps();
+            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS * LANES) {
+                __m256 row[ROWS];
+                for (int u = 0; u < ROWS; u++)
+                    row[u] = _mm256_loadu_ps(rows[u] + c * LANES);
+                for (int i = 0; i < UNITS; i++) {
+                    const __m256 unit = _mm256_load_ps(x + i * LANES);
+                    for (int u = 0; u < ROWS; u++)
+                        sums[u][i] = _mm256_fmadd_ps(unit, row[u], sums[u][i]);
+                }
+            }
+            __m128 best = _mm_loadu_ps(to);
+            for (int u = 0; u < ROWS; u++) { /* a NaN is passed over, as by C's `>` */
+                const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
+                best = _mm_max_ps(_mm_mul_ps(totals_f32(sums[u]), scale), best);
+            }
+            _mm_storeu_ps(to, best);
+        }
+    }
+}
+
+/* rows: int8 as they lie; query: int16_t [2][chunks][4][16] */
+AVX2 static void block_int8_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    const Py_ssize_t chunks = plan->columns / CODES, groups = (units_of(plan, stage) + 3) / UNITS;
+    for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
+        const __m256i *x = (const __m256i *)(plan->query + stage * plan->stage_bytes);
+        const __m128i *rows[ROWS];
+        float *to = plan->best + stage * STAGE;
+        for (int u = 0; u < ROWS; u++)
+            rows[u] = (const __m128i *)(tile->rows + row_at(tile, first + u) * tile->stride);
+        for (Py_ssize_t g = 0; g < groups; g++, to += UNITS) {
+            __m256i sums[ROWS][UNITS];
+            for (int u = 0; u < ROWS; u++)
+                for (int i = 0; i < UNITS; i++)
+                    sums[u][i] = _mm256_setzero_si256();
+            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS) {
+                __m256i row[ROWS];
+                for (int u = 0; u < ROWS; u++)
+                    row[u] = _mm256_cvtepi8_epi16(_mm_loadu_si128(rows[u] + c));
+                for (int i = 0; i < UNITS; i++)
+                    for (int u = 0; u < ROWS; u++)
+                        multiply_add_int8(&sums[u][i], row[u], x + i);
+            }
+            __m128 best = _mm_loadu_ps(to);
+            for (int u = 0; u < ROWS; u++) {
+                const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
+                best = _mm_max_ps(_mm_mul_ps(totals_int8(sums[u]), scale), best);
+            }
+            _mm_storeu_ps(to, best);
+        }
+    }
+}
+
+/* 4 * lanes bytes of a row in every unit's lanes. */
+AVX512 static INLINE __m512i repeated(const char *piece, int lanes)
+{
+    if (lanes == 2) {
+        int64_t eight;
+        memcpy(&eight, piece, sizeof eight);
+        return _mm512_set1_epi64(eight);
+    }
+    if (lanes == 4)
+        return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)piece));
+    if (lanes == 8)
+        return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)piece));
+    return _mm512_loadu_si512(piece);
+}
+
+/* Every lane of a unit gets the sum of all of them. */
+AVX512 static INLINE __m512i totals(__m512i v, int lanes)
+{
+    v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
+    if (lanes >= 4)
+        v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
+    if (lanes >= 8)
+        v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0xb1));
+    if (lanes >= 16)
+        v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0x4e));
+    return v;
+}
+
+/* `count` rows from `first` against one stage, whose units have so many lanes and digits each. */
+AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile,
+                                      Py_ssize_t first, __m512 best, int count, int lanes,
+                                      int digits)
+{
+    const __m512i *x = (const __m512i *)(plan->query + stage * plan->stage_bytes);
+    const __m512i *from = (const __m512i *)plan->from + stage * plan->digits;
+    const char *rows[8];
+    __m512i sums[8][2];
+    for (int u = 0; u < count; u++) {
+        rows[u] = tile->rows + row_at(tile, first + u) * tile->stride;
+        for (int d = 0; d < digits; d++)
+            sums[u][d] = from[d];
+    }
+    for (Py_ssize_t k = 0; k < plan->columns; k += 4 * lanes, x += digits)
+        for (int u = 0; u < count; u++) {
+            const __m512i piece = repeated(rows[u] + k, lanes);
+            for (int d = 0; d < digits; d++)
+                sums[u][d] = _mm512_dpbusd_epi32(sums[u][d], piece, x[d]);
+        }
+    for (int u = 0; u < count; u++) {
+        __m512i sum = sums[u][0];
+        if (digits == 2)
+            sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), sums[u][1]);
+        const __m512 scale = _mm512_set1_ps(tile->scales[row_at(tile, first + u)]);
+        best = _mm512_max_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(totals(sum, lanes)), scale), best);
+    }
+    return best;
+}
+
+AVX512 static INLINE void tile_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile,
+                                    int lanes, int digits)
+{
+    Py_ssize_t u = 0;
+    __m512 best = _mm512_set1_ps(-INFINITY);
+    for (; u + 4 < tile->count; u += 8)
+        best = rows_vnni(plan, stage, tile, u, best, 8, lanes, digits);
+    if (u + 1 < tile->count)
+        best = rows_vnni(plan, stage, tile, u, best, 4, lanes, digits);
+    else if (u < tile->count)
+        best = rows_vnni(plan, stage, tile, u, best, 1, lanes, digits);
+    float *to = plan->best + stage * STAGE, found[16];
+    _mm512_storeu_ps(found, best);
+    for (int i = 0; i < 16 / lanes; i++)
+        to[i] = larger(found[i * lanes], to[i]);
+}
+
+/* rows: codes + 128; query: int8_t [pieces][digits][units][4 * lanes] */
+AVX512 static void block_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    const Py_ssize_t units = units_of(plan, stage);
+    if (units > 4)
+        plan->digits == 1 ? tile_vnni(plan, stage, tile, 2, 1) : tile_vnni(plan, stage, tile, 2, 2);
+    else if (units > 2)
+        plan->digits == 1 ? tile_vnni(plan, stage, tile, 4, 1) : tile_vnni(plan, stage, tile, 4, 2);
+    else if (units > 1)
+        plan->digits == 1 ? tile_vnni(plan, stage, tile, 8, 1) : tile_vnni(plan, stage, tile, 8, 2);
+    else
+        plan->digits == 1 ? tile_vnni(plan, stage, tile, 16, 1)
+                          : tile_vnni(plan, stage, tile, 16, 2);
+}
+
+#endif
+
+static int level; /* set once, when the module is made: asking the processor is slow */
+
+static int highest_level(void)
+{
+#ifdef WITH_X86
+    unsigned a, b, c, d;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C))
+        return PORTABLE;
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") ? WITH_512
+                                                                                       : WITH_256;
+#else
+    return PORTABLE;
+#endif
+}

@@ -1,0 +1,54 @@
+"""Products of one vector with many rows of int8, in the order of the rows.
+
+The vector becomes codes of 16 bits, whose step is its largest number / L, L = min(32767,
+floor((2^31 - 1) / (127 r))); the rest is exact, in C with AVX2, in portable C and in numpy alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hplus.kernels.maxsim import implementation
+from hplus.types import F32, I64
+
+try:
+    from hplus.kernels import _products
+except ImportError:
+    _products = None  # type: ignore[assignment]
+
+I8 = npt.NDArray[np.int8]
+# Rows that numpy converts at a time.
+_BLOCK = 8_192
+
+
+def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) -> F32:
+    """<query, rows[p]> for every p of `places`, f32[m]; query f32[r], rows i8[n, r], contiguous.
+
+    kernel: "C, AVX2", "C, portable" or "numpy"; by default as `implementation()` says.
+
+    >>> rows = np.array([[3, 4], [5, 6]], np.int8)
+    >>> products(np.array([1, 2], np.float32), rows, np.array([1, 0])).round(2).tolist()
+    [17.0, 11.0]
+    """
+    largest = min(32_767, (2**31 - 1) // (127 * max(1, len(query))))
+    step = float(np.abs(query).max(initial=0)) / largest or 1.0
+    codes = np.rint(query / step).astype(np.int16)
+    kernel = implementation() if kernel is None else kernel
+    if _products is None or kernel == "numpy":
+        sums = _sums(codes, rows, places)
+    else:
+        sums = np.empty(len(places), np.int32)
+        _products.products(codes, rows, np.ascontiguousarray(places), sums, kernel != "C, portable")
+    return sums.astype(np.float32) * np.float32(step)
+
+
+def _sums(codes: npt.NDArray[np.int16], rows: I8, places: I64) -> npt.NDArray[np.int32]:
+    """Float64 holds these integers exactly, and has a fast product."""
+    if len(places) and not (places.min() >= 0 and places.max() < len(rows)):
+        raise ValueError(f"a place is not in 0:{len(rows)}")
+    found = [
+        rows[places[first : first + _BLOCK]].astype(np.float64) @ codes.astype(np.float64)
+        for first in range(0, len(places), _BLOCK)
+    ]
+    return np.concatenate([np.empty(0), *found]).astype(np.int32)

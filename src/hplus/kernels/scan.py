@@ -1,0 +1,133 @@
+"""The best k documents by weighted MaxSim, without a score for every one of them.
+
+The compiled scan leaves a document as soon as it cannot come to the k-th place (_maxsim.c); numpy
+scores all. Both give the same documents with the scores of `weighted_maxsim`, to the last bit, and
+all that tie at the k-th place: who breaks ties needs to see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hplus.kernels import maxsim
+from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.threads import each_of, shares
+from hplus.types import F32, I64, offsets_of
+
+
+class Wanted(NamedTuple):
+    """A query and how many documents it wants: vectors f32[q, r], weights f32[q]; scores below
+    `least` need not be told."""
+
+    vectors: F32
+    weights: F32
+    k: int
+    least: float = -np.inf
+
+
+def best_documents(
+    queries: Sequence[Wanted],
+    vectors: Rows,
+    scales: Scales | None,
+    starts: I64,
+    ends: I64,
+    *,
+    longest: float,
+    threads: int = 1,
+    kernel: str | None = None,
+) -> list[tuple[I64, F32]]:
+    """For each query, all documents that score at least as much as its k-th, i64[m] ascending, and
+    their scores f32[m]; the queries, of one width, share a pass over the vectors.
+
+    Documents as in `weighted_maxsim`. longest: of the vectors at this width (`longest`).
+
+    >>> vectors = np.eye(3, dtype=np.float32)
+    >>> query = Wanted(vectors[:2], np.array([2, 1], np.float32), k=2)
+    >>> starts, ends = np.array([0, 1, 2, 2]), np.array([1, 2, 3, 3])
+    >>> (found,) = best_documents([query], vectors, None, starts, ends, longest=1.0)
+    >>> found[0].tolist(), found[1].tolist()
+    ([0, 1], [2.0, 1.0])
+    """
+    name = maxsim.implementation() if kernel is None else kernel
+    compiled, level = maxsim.compiled(name)
+    if compiled is None:
+        found = [
+            maxsim.weighted_maxsim(
+                query.vectors,
+                query.weights,
+                vectors,
+                scales,
+                starts,
+                ends,
+                threads=threads,
+                kernel=name,
+            )
+            for query in queries
+        ]
+        every = np.arange(len(starts))
+        return [_best(every, own, query) for own, query in zip(found, queries, strict=True)]
+    query_vectors = np.concatenate([query.vectors for query in queries])
+    weights = np.concatenate([query.weights for query in queries])
+    offsets = offsets_of([len(query.vectors) for query in queries])
+    k = np.array([query.k for query in queries])
+    least = np.array([query.least for query in queries], np.float32)
+    starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+
+    def run(part: slice) -> list[tuple[I64, F32]]:
+        found = compiled.scan(
+            query_vectors,
+            weights,
+            vectors,
+            scales,
+            starts[part],
+            ends[part],
+            offsets,
+            k,
+            least,
+            longest,
+            level,
+        )
+        return [
+            (np.frombuffer(own, np.int64) + part.start, np.frombuffer(scores, np.float32))
+            for own, scores in found
+        ]
+
+    parts = each_of(run, shares(starts, ends, threads, query_vectors.size))
+    if len(parts) == 1:
+        return parts[0]
+    together = []
+    for i, query in enumerate(queries):
+        documents, scores = zip(*(part[i] for part in parts), strict=True)
+        together.append(_best(np.concatenate(documents), np.concatenate(scores), query))
+    return together
+
+
+def longest(vectors: Rows, scales: Scales | None, width: int) -> float:
+    """The largest length of vectors[u, :width] times scales[u].
+
+    >>> longest(np.array([[3, 4, 5]], np.int8), np.array([0.5], np.float32), 2)
+    2.5
+    """
+    compiled, _ = maxsim.compiled(maxsim.implementation())
+    if compiled is not None:
+        return float(compiled.longest(vectors, scales, width))
+    most = 0.0
+    for first in range(0, len(vectors), 65_536):
+        rows = vectors[first : first + 65_536, :width].astype(np.float32)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        if scales is not None:
+            lengths *= np.abs(scales[first : first + 65_536])
+        most = max(most, float(lengths.max(initial=0)))
+    return most
+
+
+def _best(documents: I64, scores: F32, query: Wanted) -> tuple[I64, F32]:
+    """Those of at least the k-th largest score."""
+    edge = query.least
+    if len(scores) > query.k:
+        edge = max(edge, np.partition(scores, len(scores) - query.k)[len(scores) - query.k])
+    high = scores >= edge
+    return documents[high], scores[high]

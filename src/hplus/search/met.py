@@ -1,0 +1,40 @@
+"""Scores that one query has given so far: no view scores a document twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hplus.types import F64, I64
+
+
+class Met:
+    """By view, the documents met so far, ascending, and their scores; `score` scores others."""
+
+    def __init__(self, score: Callable[[str, I64], F64]) -> None:
+        self._score = score
+        self._met: dict[str, tuple[I64, F64]] = {}
+
+    def scores(self, view: str, documents: I64) -> F64:
+        """Scores of documents, ascending and distinct: looked up, or scored now."""
+        if view not in self._met:
+            self._met[view] = documents, self._score(view, documents)
+            return self._met[view][1]
+        met, known_scores = self._met[view]
+        place = np.searchsorted(met, documents)
+        known = place < len(met)
+        known[known] = met[place[known]] == documents[known]
+        if not known.all():
+            new = documents[~known]
+            self.note(view, new, self._score(view, new))
+            met, known_scores = self._met[view]
+            place = np.searchsorted(met, documents)
+        found: F64 = known_scores[place]
+        return found
+
+    def note(self, view: str, documents: I64, scores: F64) -> None:
+        """Scores of distinct documents; those noted before keep theirs."""
+        met, known = self._met.get(view, (np.empty(0, np.int64), np.empty(0)))
+        every, first = np.unique(np.append(met, documents), return_index=True)
+        self._met[view] = every, np.append(known, scores)[first]

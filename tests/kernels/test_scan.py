@@ -1,0 +1,217 @@
+"""The scan for the best k documents against a sort of all scores, ties and bad numbers included."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hplus.kernels import scan
+from hplus.kernels import threads as threading
+from hplus.kernels.scan import Wanted, best_documents, longest
+from hplus.types import F32, I64
+from kernels.test_maxsim import COMPILED, KERNELS, Case, cases, compiled, example, some
+
+EVERY = ["f4", "f2", "i1"]
+
+
+def wanted(case: Case, k: int, least: float = -np.inf) -> Wanted:
+    return Wanted(case.query, case.weights, k, least)
+
+
+def found(case: Case, queries: list[Wanted], kernel: str, **options: Any) -> list[tuple[I64, F32]]:
+    most = longest(case.vectors, case.scales, case.query.shape[1])
+    documents = (case.vectors, case.scales, case.starts, case.ends)
+    return best_documents(queries, *documents, longest=most, kernel=kernel, **options)
+
+
+def assert_best(own: tuple[I64, F32], scores: F32, k: int, least: float = -np.inf) -> None:
+    """Exactly those of at least the k-th score: never fewer, and no more than the ties."""
+    edge = np.sort(scores)[-k] if len(scores) > k else -np.inf
+    expected = np.flatnonzero(scores >= max(edge, least))
+    np.testing.assert_array_equal(own[0], expected)
+    np.testing.assert_array_equal(own[1], scores[expected])
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> tuple[Case, int]:
+    """Near documents, some of them twice, under weights of all sizes and signs."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from(["f4", "f2", "i1", "i1", "i1"]))
+    units, width = draw(st.integers(1, 40)), draw(st.sampled_from([1, 3, 16, 63, 64, 70, 128]))
+    documents = draw(st.integers(1, 60))
+    lengths = rng.integers(0, draw(st.sampled_from([2, 5, 20, 300])), documents)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    # Rows near the query: what one stage leaves open is decided by the next.
+    query = rng.standard_normal((units, width))
+    spread = draw(st.sampled_from([0.0, 1e-4, 0.1, 1.0, 10.0]))
+    rows = query[rng.integers(0, units, offsets[-1])]
+    rows = rows + spread * rng.standard_normal((offsets[-1], width))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    scales = None
+    if dtype == "i1":
+        rows, scales = np.rint(127 * rows), rng.choice([1, 1 / 127, -0.5], offsets[-1])
+        scales = scales.astype(draw(st.sampled_from(["f4", "f2"])))
+    weights = rng.standard_normal(units) * 10.0 ** rng.integers(-4, 3, units)
+    if draw(st.booleans()):
+        weights = np.abs(weights)
+    chosen = rng.integers(0, documents, 2 * documents)  # repeated documents tie
+    case = Case(
+        query=(query * draw(st.sampled_from([1.0, 1e-3, 1e3]))).astype(np.float32),
+        weights=(weights * rng.integers(0, 2, units)).astype(np.float32),
+        vectors=rows.astype(dtype),
+        scales=scales,
+        starts=offsets[chosen],
+        ends=offsets[chosen + 1],
+    )
+    return case, draw(st.integers(1, 2 * documents + 1))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(search=searches(), share=st.sampled_from([None, 0.0, 0.5, 1.0]))
+def test_finds_the_best_and_all_that_tie_with_the_last(
+    kernel: str, search: tuple[Case, int], share: float | None
+) -> None:
+    case, k = search
+    scores = case.scores(kernel)
+    least = -np.inf if share is None else float(np.quantile(scores, share, method="nearest"))
+    (own,) = found(case, [wanted(case, k, least)], kernel)
+    assert_best(own, scores, k, least)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(case=cases(), k=st.integers(1, 40))
+def test_finds_the_best_of_any_ragged_documents(kernel: str, case: Case, k: int) -> None:
+    (own,) = found(case, [wanted(case, k)], kernel)
+    assert_best(own, case.scores(kernel), k)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(searched=searches(), data=st.data())
+def test_queries_that_share_a_pass_find_what_each_finds(
+    kernel: str, searched: tuple[Case, int], data: st.DataObject
+) -> None:
+    case, k = searched
+    parts = data.draw(st.lists(st.integers(0, len(case.query)), min_size=1, max_size=4))
+    queries = [Wanted(case.query[i:], case.weights[i:], k + i) for i in parts]
+    for query, own in zip(queries, found(case, queries, kernel), strict=True):
+        (alone,) = found(case, [query], kernel)
+        np.testing.assert_array_equal(own[0], alone[0])
+        np.testing.assert_array_equal(own[1], alone[1])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(search=searches())
+def test_threads_do_not_matter(kernel: str, search: tuple[Case, int]) -> None:
+    case, k = search
+    queries = [wanted(case, k), wanted(case, 2 * k)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "WORTH_A_THREAD", 1)
+        for own, shared in zip(
+            found(case, queries, kernel), found(case, queries, kernel, threads=3), strict=True
+        ):
+            np.testing.assert_array_equal(own[0], shared[0])
+            np.testing.assert_array_equal(own[1], shared[1])
+
+
+@compiled
+def test_many_documents_are_left_early_and_none_wrongly() -> None:
+    """Enough documents for the coarse first pass to matter, at each instruction set."""
+    rng = np.random.default_rng(4)
+    centres = rng.standard_normal((30, 96))
+    rows = centres[np.repeat(rng.integers(0, 30, 2000), 7)] + rng.standard_normal((14_000, 96))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    scales = (np.abs(rows).max(axis=1) / 127).astype(np.float16)
+    starts = 7 * np.arange(2000)
+    case = Case(
+        query=rows[70:90].astype(np.float32),
+        weights=(rng.random(20) ** 3).astype(np.float32),
+        vectors=np.rint(rows / scales[:, None]).clip(-127, 127).astype(np.int8),
+        scales=scales,
+        starts=starts,
+        ends=starts + 7,
+    )
+    for kernel in COMPILED:
+        for k in (1, 10, 300, 1999, 2000):
+            (own,) = found(case, [wanted(case, k)], kernel)
+            assert_best(own, case.scores(kernel), k)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("dtype", EVERY)
+def test_nothing_to_do(kernel: str, dtype: str) -> None:
+    case = example(dtype)
+    none = np.zeros(0, np.int64)
+    empty = Case(case.query, case.weights, case.vectors, case.scales, none, none)
+    (own,) = found(empty, [wanted(case, 3)], kernel)
+    assert (own[0].tolist(), own[1].tolist()) == ([], [])
+    no_units = Wanted(case.query[:0], case.weights[:0], 2)
+    (own,) = found(case, [no_units], kernel)
+    assert (own[0].tolist(), own[1].tolist()) == ([0, 1, 2, 3, 4], [0] * 5)
+
+
+@compiled
+@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none_hide_no_other_document(dtype: str, bad: float) -> None:
+    case = example(dtype)
+    assert case.scales is not None
+    scales = case.scales.copy()
+    scales[0] = bad
+    spoilt = Case(case.query, case.weights, case.vectors, scales, case.starts, case.ends)
+    for kernel in COMPILED:
+        scores = spoilt.scores(kernel)
+        (own,) = found(spoilt, [wanted(case, 2)], kernel)
+        best = 1 + np.argsort(-scores[1:])[: 1 if scores[0] > 0 else 2]
+        assert set(best) <= set(own[0].tolist())
+
+
+@compiled
+def test_the_compiled_scan_trusts_nobody() -> None:
+    module = importlib.import_module("hplus.kernels._maxsim")
+    arguments = example().arguments()
+    good = [np.array([0, 6]), np.array([2]), np.zeros(1, np.float32)]
+    for i, bad in (
+        (0, np.array([0, 7])),
+        (0, np.array([3, 2])),
+        (0, np.array([-1, 6])),
+        (0, np.array([0, 3, 6])),
+        (1, np.array([0])),
+        (1, np.array([2.0])),
+        (2, np.zeros(2, np.float32)),
+    ):
+        wrong = [bad if i == j else array for j, array in enumerate(good)]
+        for level in range(3):
+            with pytest.raises(ValueError, match=r"query 0|every query|must be"):
+                module.scan(*arguments, *wrong, 1.0, level)
+    ends = np.array([7, 7, 12, 39, 41])
+    with pytest.raises(ValueError, match="rows of document 4 not in 0:40"):
+        module.scan(*arguments[:5], ends, *good, 1.0, 2)
+    with pytest.raises(ValueError, match="every query needs weights"):
+        module.scan(arguments[0], None, *arguments[2:], *good, 1.0, 2)
+    with pytest.raises(ValueError, match="25 of 24 columns"):
+        module.longest(arguments[2], arguments[3], 25)
+
+
+@some
+@given(case=cases())
+def test_the_longest_row(case: Case) -> None:
+    width = case.query.shape[1]
+    rows = case.vectors[:, :width].astype(np.float64)
+    if case.scales is not None:
+        rows *= case.scales.astype(np.float64)[:, None]
+    expected = np.linalg.norm(rows, axis=1).max(initial=0)
+    assert longest(case.vectors, case.scales, width) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_the_examples() -> None:
+    assert doctest.testmod(scan).failed == 0

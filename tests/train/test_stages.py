@@ -1,0 +1,447 @@
+"""Two-stage training on a tiny encoder: what moves, what stays, what resumes, what is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import toy  # noqa: E402
+from hplus import HPlus  # noqa: E402
+from hplus.errors import InputError  # noqa: E402
+from hplus.evaluate.data import RetrievalSet  # noqa: E402
+from hplus.teach.groups import Group  # noqa: E402
+from hplus.train import run, state, validation  # noqa: E402
+from hplus.train.config import Config, read_config  # noqa: E402
+from hplus.train.data import Batches, allowed, make_data, part_of  # noqa: E402
+from hplus.train.distributed import World  # noqa: E402
+from hplus.train.losses.lexical import lexical_matrix  # noqa: E402
+from hplus.train.losses.unit_interaction import padded  # noqa: E402
+from hplus.train.objective import (  # noqa: E402
+    Objective,
+    likely_partitions,
+    side_of,
+    token_targets,
+    unit_scores,
+)
+from hplus.train.passes import Reader, backward, cached_backward  # noqa: E402
+from hplus.train.run import precision, train  # noqa: E402
+from hplus.train.saving import save_student  # noqa: E402
+from hplus.train.student import Student, make_student  # noqa: E402
+
+ALL_HEADS = """
+[student]
+mode = "full"
+[data]
+documents = 3
+[batch]
+queries = 4
+chunk = 64
+[schedule]
+steps = 6
+learning_rate = 2e-3
+head_learning_rate = 1e-2
+validate_every = 3
+save_every = 2
+warmup = 0.2
+precision = "float32"
+[loss.global]
+weight = 1.0
+widths = [8, 32]
+[loss.token]
+weight = 0.5
+[loss.lexical]
+weight = 0.1
+log = true
+[loss.units]
+weight = 1.0
+budgets = [2, 0]
+widths = [16, 0]
+[loss.segmentation]
+weight = 0.1
+"""
+
+
+CACHED = ("student.mode=top", "student.layers=1", "student.cached=true")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return toy.encoder(tmp_path_factory.mktemp("toy") / "encoder")
+
+
+def config(path: Path, *changes: str) -> Config:
+    (path / "config.toml").write_text(ALL_HEADS)
+    return read_config(path / "config.toml", changes)
+
+
+def begin(
+    folder: Path, settings: Config, groups: Any = None, stage: int = 2
+) -> tuple[Student, Any]:
+    torch.manual_seed(0)
+    base = toy.base(folder)
+    student = make_student(base, settings, stage)
+    return student, make_data(groups or toy.groups(), {}, base.backbone, base.recipe, settings)
+
+
+def gradients(folder: Path, settings: Config, how: Any) -> dict[str, Any]:
+    student, data = begin(folder, settings)
+    batch = Batches(data, settings).at(0)
+    readers = [
+        Reader(student, texts, None, settings.batch.chunk, precision(settings, torch.device("cpu")))
+        for texts in (data.queries, data.documents)
+    ]
+    objective = Objective(student, data, settings, 2, World())
+    how(readers, [batch.queries, batch.documents], lambda encoded: objective(batch, encoded))
+    return {name: p.grad.clone() for name, p in student.learning().items() if p.grad is not None}
+
+
+def test_bfloat16_points_where_float32_does(folder: Path, tmp_path: Path) -> None:
+    exact = gradients(folder, config(tmp_path), backward)
+    rough = gradients(folder, config(tmp_path, "schedule.precision=bfloat16"), backward)
+    assert rough.keys() == exact.keys()
+    flat = [torch.cat([part.flatten() for part in own.values()]) for own in (exact, rough)]
+    assert not torch.equal(*flat)
+    assert torch.cosine_similarity(*flat, dim=0) > 0.98
+
+
+def test_gradient_caching_gives_the_plain_gradient(folder: Path, tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    plain, cached = (gradients(folder, settings, how) for how in (backward, cached_backward))
+    assert plain.keys() == cached.keys()
+    for name, gradient in plain.items():
+        torch.testing.assert_close(cached[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moving"),
+    [
+        ((), {"encoder", "crf", "importance", "projection"}),
+        (
+            (*CACHED, 'student.heads=["crf"]'),
+            {"encoder.encoder.layer.2", "crf", "projection"},
+        ),
+        (
+            ("student.mode=lora", "student.layers=2", "student.rank=2"),
+            {"lora", "crf", "importance", "projection"},
+        ),
+    ],
+)
+def test_a_run_moves_what_should_move_and_nothing_else(
+    folder: Path, tmp_path: Path, changes: tuple[str, ...], moving: set[str]
+) -> None:
+    if "student.mode=lora" in changes:
+        pytest.importorskip("peft")
+    settings = config(tmp_path, "schedule.steps=3", *changes)
+    student, data = begin(folder, settings)
+    before = {name: p.detach().clone() for name, p in student.named_parameters()}
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path / "cache")
+    moved = {n for n, p in student.named_parameters() if not torch.equal(p.detach(), before[n])}
+    assert moved == set(student.learning())
+    for name in moved:
+        assert any(part in name for part in moving), name
+    for part in moving:
+        assert any(part in name for name in moved), part
+    assert not any("pooler" in name for name in moved)
+
+
+def weights_after(folder: Path, settings: Config, out: Path, stage: int = 2) -> dict[str, bytes]:
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=stage, folder=out, cache=out.parent / "cache")
+    return {n: p.detach().numpy().tobytes() for n, p in student.learning().items()}
+
+
+def test_a_killed_and_resumed_run_gives_equal_bytes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(tmp_path, *CACHED)
+    whole = weights_after(folder, settings, tmp_path / "whole")
+    kept = run.Log.write
+
+    def stop_at_five(self: Any, row: dict[str, float]) -> None:
+        if row["step"] == 5:
+            raise KeyboardInterrupt
+        kept(self, row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run.Log, "write", stop_at_five)
+        with pytest.raises(KeyboardInterrupt):
+            weights_after(folder, settings, tmp_path / "killed")
+    assert weights_after(folder, settings, tmp_path / "killed") == whole
+    logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
+    rows = [[{**json.loads(r), "seconds": 0} for r in log.splitlines()] for log in logs]
+    assert rows[0] == rows[1]
+
+
+def test_a_state_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:
+    settings = config(tmp_path, "schedule.steps=2")
+    weights_after(folder, settings, tmp_path / "run")
+    with pytest.raises(InputError, match=r"other settings \(config\)"):
+        weights_after(folder, config(tmp_path, "schedule.steps=3"), tmp_path / "run")
+    (tmp_path / "run" / state.STATE).write_bytes(b"rubbish")
+    with pytest.raises(InputError, match="damaged"):
+        weights_after(folder, settings, tmp_path / "run")
+
+
+@pytest.mark.parametrize("mode", ["full", "lora"])
+def test_a_saved_model_scores_as_torch_did(folder: Path, tmp_path: Path, mode: str) -> None:
+    """Saved, loaded without torch and asked: every view within 1e-4 (LoRA merged = applied)."""
+    if mode == "lora":
+        pytest.importorskip("peft")
+    settings = config(tmp_path, f"student.mode={mode}")
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path / "cache")
+    rows = np.arange(6)
+    with torch.no_grad():
+        queries, documents = (
+            side_of(student, texts.take(rows), *student(texts.take(rows)))
+            for texts in (data.queries, data.documents)
+        )
+        expected = unit_scores(student, queries, documents, 4, 32).numpy()
+        cosines = torch.cosine_similarity(queries.pooled[:, None], documents.pooled[None], dim=2)
+    save_student(student, tmp_path / "out", name="toy")
+    model = HPlus(tmp_path / "out")
+    assert model.recipe.trained == ("crf", "importance", "encoder")
+    assert "onnxruntime" in str(model.checkpoint.backbone.device)
+    texts = list(data.documents.tokens.texts[:6])
+    for row, query in enumerate(data.queries.tokens.texts[:6]):
+        found = model.score(query, texts)
+        np.testing.assert_allclose(found.phrase, expected[row], atol=1e-4)
+        np.testing.assert_allclose(found.global_, cosines[row], atol=1e-4)
+
+
+def test_boundaries_learn_from_retrieval(folder: Path, tmp_path: Path) -> None:
+    """The label is a likely partition that keeps the tokens' scores at least as well as the CRF's
+    own; only the CRF gets a gradient."""
+    off = [f"loss.{head}.weight=0" for head in ("global", "token", "lexical", "units")]
+    settings = config(
+        tmp_path, *off, "loss.boundaries.weight=1", "loss.boundaries.noise=3",
+        "loss.boundaries.budget=2", 'student.heads=["crf"]', "loss.segmentation.weight=0",
+    )  # fmt: skip
+    student, data = begin(folder, settings)
+    batch = Batches(data, settings).at(0)
+    queries, documents = (
+        side_of(student, texts.take(rows), *student(texts.take(rows)))
+        for texts, rows in ((data.queries, batch.queries), (data.documents, batch.documents))
+    )
+    found = likely_partitions(student, documents, settings.loss.boundaries, batch.draw)
+    assert any((begins != found[0]).any() for begins in found[1:])
+    objective = Objective(student, data, settings, 2, World())
+    loss = objective.boundaries_loss(batch, queries, documents)
+    torch.autograd.backward(loss)
+    assert all(p.grad is not None for n, p in student.learning().items() if n.startswith("crf."))
+    assert all(p.grad is None for n, p in student.learning().items() if n.startswith("enc"))
+    aim = token_targets(queries, documents)
+    errors = [
+        (unit_scores(student, queries, documents, 2, 32, begins=b) - aim).square().mean(dim=0)
+        for b in found
+    ]
+    assert (torch.stack(errors).amin(dim=0) <= errors[0]).all()
+
+
+def test_a_lexical_head_of_its_own(folder: Path, tmp_path: Path) -> None:
+    """log1p(relu) and a table of query weights: trained, saved, and scored as in torch."""
+    settings = config(
+        tmp_path, "loss.lexical.head=true", "loss.lexical.repeats=max",
+        'student.heads=["crf", "importance", "lexical"]',
+    )  # fmt: skip
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path / "cache")
+    rows = np.arange(6)
+    parts: list[Any] = []
+    with torch.no_grad():
+        for texts in (data.queries, data.documents):
+            side = side_of(student, texts.take(rows), *student(texts.take(rows)))
+            ids = torch.from_numpy(side.texts.tokens.ids.astype(np.int64))
+            head = student.lexical
+            assert head is not None
+            asked = texts is data.queries
+            weights = head.of_query(ids) if asked else head.of_document(side.inner)
+            parts += [padded(weights, side.offsets)[0], padded(ids, side.offsets)[0]]
+        expected = lexical_matrix(*parts, repeats="max")
+    save_student(student, tmp_path / "out", name="toy")
+    model = HPlus(tmp_path / "out")
+    assert model.recipe.lexical == "head"
+    texts = list(data.documents.tokens.texts[:6])
+    for row, query in enumerate(data.queries.tokens.texts[:6]):
+        np.testing.assert_allclose(model.score(query, texts).lexical_raw, expected[row], atol=1e-4)
+
+
+def held_out(count: int = 30) -> RetrievalSet:
+    rows = toy.groups(count, seed=99)
+    texts = dict.fromkeys(text for row in rows for text in row.documents)
+    documents = {text: f"d{i}" for i, text in enumerate(texts)}
+    return RetrievalSet(
+        list(documents.values()),
+        list(documents),
+        [f"q{i}" for i in range(count)],
+        [row.query for row in rows],
+        {f"q{i}": {documents[row.documents[0]]: 1} for i, row in enumerate(rows)},
+    )
+
+
+def test_both_stages_learn(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """stage1 then stage2: the loss falls, and held-out queries find their documents better."""
+    monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", held_out())])
+    dev = ("schedule.validate_every=20", "dev.budgets=[2, 4]", "dev.widths=[16, 0]")
+    common = ("batch.queries=12", *dev)
+    first = config(tmp_path, "schedule.steps=40", "schedule.average=2", *common)
+    student, data = begin(folder, first, toy.groups(96), stage=1)
+    history = train(student, data, first, stage=1, folder=tmp_path / "1", cache=tmp_path)
+    before, after = history.validations[0], history.validations[-1]
+    assert after["global"] > before["global"] + 10
+    save_student(student, tmp_path / "adapted", name="adapted")
+
+    second = config(tmp_path, "schedule.steps=40", *common)
+    base = toy.base(tmp_path / "adapted")
+    learner = make_student(base, second, 2)
+    data = make_data(toy.groups(96), {}, base.backbone, base.recipe, second)
+    history = train(learner, data, second, stage=2, folder=tmp_path / "2", cache=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "2" / "log.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert history.validations[-1]["phrase"] > before["phrase"] + 10
+
+
+def test_answers_are_never_negatives(folder: Path, tmp_path: Path) -> None:
+    """A positive that two queries share is one column; another answer to a query is masked."""
+    rows = [
+        Group("a", "heart failure", ("acute heart failure",)),
+        Group("a", "heart failure", ("chronic heart failure",)),
+        Group("a", "kidney disease", ("chronic heart failure",)),
+        Group("a", "insulin", ("insulin therapy",)),
+    ]
+    settings = config(tmp_path)
+    _, data = begin(folder, settings, rows)
+    batch = Batches(data, settings, stage=1).at(0)
+    texts = [data.documents.tokens.texts[d] for d in batch.documents]
+    assert sorted(texts) == ["acute heart failure", "chronic heart failure", "insulin therapy"]
+    may = allowed(data, batch, batch.documents, batch.positive)
+    for row, own in zip(batch.queries.tolist(), may, strict=True):
+        answers = {g.documents[0] for g in rows if g.query == rows[row].query}
+        against = {text for text, free in zip(texts, own, strict=True) if free}
+        assert against == (set(texts) - answers) | {rows[row].documents[0]}
+
+
+def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Path) -> None:
+    """Cross-device negatives of the global head, over gloo."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder), str(tmp_path)],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+        for rank in range(2)
+    ]
+    alone = _one_step(folder, tmp_path, World(), queries=8)
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    together = state.read_weights(tmp_path / "together.safetensors")
+    assert together.keys() == alone.keys()
+    for name, gradient in alone.items():
+        torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def _one_step(folder: Path, place: Path, world: World, queries: int) -> dict[str, Any]:
+    """Gradients of stage 1 on the first batch, averaged over the processes."""
+    from hplus.train import distributed
+
+    path = place / f"{world.process}-{world.processes}"
+    path.mkdir(exist_ok=True)
+    settings = config(path, f"batch.queries={queries}")
+    student, data = begin(folder, settings, stage=1)
+    batches = Batches(data, settings, processes=world.processes, stage=1)
+    batch = part_of(batches.at(0), world.process, world.processes)
+    readers = [
+        Reader(student, texts, None, 64, precision(settings, torch.device("cpu")))
+        for texts in (data.queries, data.documents)
+    ]
+    objective = Objective(student, data, settings, 1, world)
+    backward(readers, [batch.queries, batch.documents], lambda encoded: objective(batch, encoded))
+    distributed.average_gradients(student.learning().values(), world)
+    return {n: p.grad for n, p in student.learning().items() if p.grad is not None}
+
+
+def test_alarms(folder: Path, tmp_path: Path) -> None:
+    settings = config(tmp_path, "schedule.steps=3", "loss.segmentation.weight=0")
+    student, data = begin(folder, settings)
+    with pytest.raises(InputError, match=r"have not moved, the first is crf\."):
+        train(student, data, settings, stage=2, folder=tmp_path / "a", cache=tmp_path)
+    settings = config(tmp_path, "schedule.steps=3")
+    student, data = begin(folder, settings)
+    with torch.no_grad():
+        student.encoder.encoder.layer[0].output.dense.weight[0, 0] = torch.nan
+    with pytest.raises(InputError, match="not a finite number at step 1"):
+        train(student, data, settings, stage=2, folder=tmp_path / "b", cache=tmp_path)
+    still = run.fingerprint(student)
+    with torch.no_grad():
+        next(p for _, p in student.still()).add_(1.0)
+    with pytest.raises(InputError, match="a frozen parameter moved"):
+        run.require_stillness(student, still)
+
+
+def test_validation_is_the_metric_of_the_product(folder: Path, tmp_path: Path) -> None:
+    """The phrase metric of an untrained student is what its saved model gets."""
+    settings = config(tmp_path, "dev.budgets=[3]", "dev.widths=[16]")
+    student, _ = begin(folder, settings)
+    data = held_out()
+    reader = run.make_reader(student, settings, tmp_path, World())
+    recipe, backbone = student.checkpoint.recipe, student.backbone
+    pool = validation.Pool(
+        "toy",
+        data,
+        *(
+            reader(validation_texts(texts, backbone, recipe, side), side)
+            for texts, side in ((data.queries, "query"), (data.documents, "document"))
+        ),
+    )
+    found = validation.validate(student, [pool], settings.dev)
+    save_student(student, tmp_path / "out", name="toy")
+    model = HPlus(tmp_path / "out")
+    queries = model.encode_query(data.queries, width=16)
+    documents = model.encode_document(data.documents, budget=3, width=16)
+    from hplus.evaluate import rescore
+
+    scores = rescore.maxsim(queries.units, documents.units)
+    expected = 100 * validation.ndcg10(data, scores).mean()
+    assert found["3x16"] == pytest.approx(expected, abs=1e-6)
+    assert found["phrase"] == pytest.approx(expected, abs=1e-6)  # the one cell, no other view
+
+
+def validation_texts(texts: Any, backbone: Any, recipe: Any, side: Any) -> Any:
+    from hplus.train.texts import read_texts
+
+    return read_texts(texts, backbone, recipe, side, 32)
+
+
+if __name__ == "__main__":
+    from hplus.train import distributed
+
+    torch.set_num_threads(1)
+    here = distributed.join()
+    found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4)
+    if here.first:
+        state.write_weights(Path(sys.argv[2]) / "together.safetensors", found)
+    distributed.leave()
+    # The gradients are tested, not torch's exit, at which a thread of gloo may still hold a tensor
+    # and abort the process when the interpreter has gone (pytorch/pytorch#190489).
+    os._exit(0)
