@@ -35,7 +35,7 @@ Int8 = Annotated[
     bool, typer.Option("--int8/--float32", help="Precision of a BERT's weights in the checkpoint.")
 ]
 Device = Annotated[str, typer.Option("--device", help="A torch device.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Of torch and numpy.")]
 Name = Annotated[str | None, typer.Option("--name", help="Of the checkpoint.")]
 
 
@@ -81,6 +81,7 @@ def _train(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("training needs torch: pip install 'hplus[train]'")
     import torch
+    from threadpoolctl import threadpool_limits
 
     from hplus import checkpoint
     from hplus.evaluate.data import texts_of
@@ -96,6 +97,7 @@ def _train(
 
     if threads:
         torch.set_num_threads(threads)
+        threadpool_limits(threads)  # numpy's products, which find and merge units
     settings = read_config(file, changes)
     if out.exists() and any(out.iterdir()):
         raise CheckpointError(f"{out} exists and is not empty; choose another folder")

@@ -22,6 +22,7 @@ from hplus.heads.crf import emissions, viterbi
 from hplus.heads.crf_torch import LinearChainCRF
 from hplus.heads.importance import ImportanceHead
 from hplus.heads.lexical import LexicalHead
+from hplus.train import attention
 from hplus.train.config import Config, StudentSettings
 from hplus.train.texts import Texts
 from hplus.types import F32, Bool, Tokens
@@ -56,6 +57,8 @@ class Student(nn.Module):
         self.lexical = self._lexical(checkpoint)
         self.projection = nn.Linear(self.dim, settings.projection) if token else None
         _without_dropout(self.encoder)
+        if backbone.device.type == "cpu":
+            attention.in_float32(self.encoder)
         self._choose()
 
     def _crf(self, checkpoint: Checkpoint) -> LinearChainCRF | None:
