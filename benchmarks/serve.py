@@ -30,6 +30,7 @@ import numpy as np
 
 from hplus import Client, HPlus, Index
 from hplus.evaluate.data import demo_folder, read_beir
+from machine import instruction_set
 
 K = 10
 TIMES = 200
@@ -234,6 +235,7 @@ def main() -> None:
     overhead = float(np.median(served) - np.median(embedded)) * 1000
     around = quantiles(np.subtract(served, inside).tolist())
     found = {
+        "instructions": instruction_set(),
         "documents": given.documents,
         "cores": cores,
         "embedded, one at a time": quantiles(embedded),

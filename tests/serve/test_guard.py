@@ -188,11 +188,6 @@ def test_the_headers_of_every_answer(client: TestClient) -> None:
 
 def test_large_bodies(folder: Path, served_model: HPlus) -> None:
     limits = Limits(body=1000)
-
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"x" * 400
-
     with in_process(folder, model=served_model, limits=limits) as service:
         kind = {"content-type": "application/json"}
         stream = {"content-type": "application/x-ndjson"}

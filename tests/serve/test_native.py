@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from hplus import HPlus, Index
+from hplus.search.results import Results
 from service import DOCUMENTS, Service, error_of, in_process
+from tiny import WORDS
 
 NDJSON = {"content-type": "application/x-ndjson"}
 URL = "/indexes/med"
@@ -73,6 +76,38 @@ def test_readable_answers_add_up(client: TestClient) -> None:
         for mark in shown["excerpt"]["marks"]:
             assert 0 <= mark["start"] < mark["end"] <= len(shown["excerpt"]["text"])
             assert mark["rank"] < len(shown["lines"])
+
+
+def test_the_average_document(service: Service) -> None:
+    """All documents are in the sample, so it is the mean of what the library says of each."""
+    index, client = service.indexes["med"].index, service.client
+    body = {"query": "chronic heart failure", "budget": 3, "readable": True}
+    assert "average" not in search(client, **body).json()  # too few documents
+    words = WORDS.split()
+    index.add([{"id": f"{i}", "text": " ".join(words[i : i + 6])} for i in range(20)])
+    every = [document.id for document in index]
+    average = search(client, **body).json()["average"]
+    assert average["documents"] == len(every) == 25
+    check_average(average, index.rerank(body["query"], every, budget=3, explain=True))
+    alone = search(client, **body, view="phrase").json()["average"]
+    assert list(alone["shares"]) == ["phrase"]
+    like = client.post(f"{URL}/more-like/a", json={"readable": True}).json()["average"]
+    query = index.engine.read(index.engine.find(["a"]), None)
+    check_average(like, index.rerank(query, every, explain=True))
+
+
+def check_average(average: dict[str, Any], found: Results) -> None:
+    explained = [hit.explanation for hit in found]
+    assert sum(average["shares"].values()) == average["fused"]
+    assert sum(unit["thousandths"] for unit in average["units"]) == average["shares"]["phrase"]
+    for view, share in average["shares"].items():
+        mean = np.mean([why.shares[view] for why in explained if why is not None])
+        assert share == pytest.approx(1000 * mean, abs=1)
+    for i, unit in enumerate(average["units"]):
+        matches = [why.phrase[i] for why in explained if why is not None]
+        assert unit["spans"] == [list(span) for span in matches[0].spans]
+        mean = np.mean([match.similarity for match in matches])
+        assert unit["similarity"] == pytest.approx(mean, abs=1e-5)
 
 
 def test_rerank_and_more_like(service: Service) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from hplus import HPlus, Index
 from service import DOCUMENTS, on_loopback
+from tiny import WORDS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page needs playwright")
 CHROMIUM = os.environ.get("HPLUS_CHROMIUM") or next(
@@ -35,7 +36,11 @@ def address(served_model: HPlus, tmp_path_factory: pytest.TempPathFactory) -> It
         made.add([dict(row) for row in [*DOCUMENTS, TITLED]])
         text = HOSTILE + "gene therapy" + " " * 1_000_000 + "the end of a long document"
         made.add([{"id": HOSTILE_ID, "text": text, "metadata": {"title": HOSTILE}}])
-    with on_loopback(folder, model=served_model, read_only=True) as (found, _):
+    many = folder.with_name("many.hplus")  # enough documents to know an average one
+    with Index.create(many, served_model) as made:
+        words = WORDS.split()
+        made.add([{"id": f"{i}", "text": " ".join(words[i : i + 6])} for i in range(20)])
+    with on_loopback(folder, many, model=served_model, read_only=True) as (found, _):
         yield found
 
 
@@ -89,11 +94,11 @@ def test_type_and_see_hits_in_the_colours_of_the_query(page: Any) -> None:
     settled(page)
     colours = page.evaluate(
         """() => {
-          const colour = (e) => getComputedStyle(e).backgroundColor;
           const number = (e) => e.querySelector(".number").textContent;
-          const of = (all) => [...all].map((e) => [number(e), colour(e)]);
-          return { units: of(document.querySelectorAll("#units .unit:not(.light)")),
-                   marks: of(document.querySelectorAll(".hit mark")) };
+          const of = (all, colour) => [...document.querySelectorAll(all)].map(
+            (e) => [number(e), getComputedStyle(e)[colour]]);
+          return { units: of("#units .unit:not(.light)", "backgroundColor"),
+                   marks: of(".hit mark", "borderBottomColor") };
         }"""
     )
     units = dict(colours["units"])
@@ -120,6 +125,37 @@ def test_bars_add_up_to_the_score(page: Any) -> None:
     score = float(first.locator(".score").inner_text())
     assert round(1000 * sum(views)) == round(1000 * score)
     assert first.locator(".why tbody tr").count() >= 1
+
+
+def test_bars_begin_at_an_average_document(page: Any) -> None:
+    page.select_option("#index", "many")
+    ask(page, "chronic heart failure")
+    found = page.evaluate(
+        """() => [...document.querySelectorAll(".hit")].map((hit) => {
+          const all = (selector, value) => [...hit.querySelectorAll(selector)].map(value);
+          return {
+            score: hit.querySelector(".score").textContent,
+            parts: all(".legend > span", (e) => e.textContent),
+            bar: all(".shares span", (e) => parseFloat(e.style.width)),
+            marks: all("mark", (e) => parseInt(e.style.getPropertyValue("--strength"))),
+          };
+        })"""
+    )
+    key = page.inner_text(".key")
+    bars = []
+    for hit in found:
+        parts = {text.split()[0]: float(text.split()[1].replace("−", "-")) for text in hit["parts"]}
+        assert sum(parts.values()) == pytest.approx(float(hit["score"]))
+        assert f"{parts.pop('average'):.3f}" in key
+        assert len(parts) == 3
+        assert [width > 0 for width in hit["bar"]] == [more > 0 for more in parts.values()]
+        bars.append(sum(hit["bar"]))
+        assert all(0 <= strength <= 100 for strength in hit["marks"])
+    assert max(bars) < 100  # a copy of the query is the end
+    assert bars[0] > bars[-1]
+    page.locator(".toggle").first.click()
+    heads = page.locator(".hit").first.locator("th").all_inner_texts()
+    assert heads == ["query", "document", "similar", "average", "", "gives"]
 
 
 def test_sliders_change_the_ranking(page: Any, served_model: HPlus, address: str) -> None:

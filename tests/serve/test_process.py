@@ -182,6 +182,33 @@ def test_clients_that_dawdle_are_cut_off(folder: Path, served_model: HPlus) -> N
         assert httpx.get(f"{address}/health").status_code == 200
 
 
+def test_a_client_that_does_not_read_is_cut_off(folder: Path, served_model: HPlus) -> None:
+    """Its answer is larger than the buffers of its connection, and would be kept for ever."""
+    with Index.open(folder, model=served_model) as index:
+        index.add([{"id": "long", "text": "cell" + " " * (16 << 20) + "gene"}])
+    with on_loopback(folder, model=served_model, limits=Limits(seconds=3)) as (address, server):
+        place = (urlsplit(address).hostname, urlsplit(address).port)
+        with socket.create_connection(place, 20) as one:
+            one.sendall(f"GET {DOCUMENTS}/long HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert one.recv(12) == b"HTTP/1.1 200"
+            deadline = time.monotonic() + 20
+            while server.server_state.connections and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not server.server_state.connections
+
+
+def test_a_body_without_end_is_refused(folder: Path, served_model: HPlus) -> None:
+    head = b"POST /indexes/med/search HTTP/1.1\r\nHost: localhost\r\n"
+    with on_loopback(folder, model=served_model, limits=Limits(body=1 << 20)) as (address, _):
+        place = (urlsplit(address).hostname, urlsplit(address).port)
+        with socket.create_connection(place, 20) as one:
+            one.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            with suppress(ConnectionError):
+                while True:
+                    one.sendall(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+        assert httpx.get(f"{address}/health").status_code == 200
+
+
 def test_mistakes_before_it_serves(folder: Path, tmp_path: Path) -> None:
     rules = Rules(Limits())
     with socket.socket() as taken:

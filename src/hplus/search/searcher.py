@@ -34,7 +34,7 @@ Begun = tuple[Encoded, Branches]
 
 def begin(engine: Engine, request: Search, query: Encoded) -> Begun:
     """A search before it has looked at anything; query: the request's own, encoded."""
-    query = _fitted(engine, request, query)
+    query = fitted(engine, request, query)
     where = syntax.parse(request.where) if isinstance(request.where, str) else request.where
     return query, engine.branches(
         query, where=where, budget=request.budget, exact=request.exact, threads=request.threads
@@ -65,7 +65,7 @@ def more_like(
 def _search(
     engine: Engine, request: Search, begun: Begun, spelling: Spelling, text: str, without: I64
 ) -> Results:
-    alphas = _alphas(engine, request)
+    alphas = alphas_of(engine, request)
     query, branches = begun
     wanted = request.from_ + request.k
     # The hits of one view are its best candidates; a pool beyond them only widens what lists read.
@@ -94,8 +94,8 @@ def rerank(
     engine: Engine, request: Search, query: Encoded, ids: Sequence[str], spelling: Spelling = PLAIN
 ) -> Results:
     """All of these documents, best first; k, from_, where and pool of the request do not count."""
-    alphas = _alphas(engine, request)
-    query = _fitted(engine, request, query)
+    alphas = alphas_of(engine, request)
+    query = fitted(engine, request, query)
     documents = np.unique(engine.find(ids))
     branches = engine.branches(query, budget=request.budget, threads=request.threads)
     documents, scores = _scored(engine, branches, documents, alphas)
@@ -126,7 +126,8 @@ def _union(found: list[Candidates]) -> I64:
     return every[first]
 
 
-def _alphas(engine: Engine, request: Search) -> dict[str, float]:
+def alphas_of(engine: Engine, request: Search) -> dict[str, float]:
+    """The weights of the views that are on."""
     if request.view != "hybrid":
         return {request.view: 1.0}
     return fusion.check_alphas(engine.settings.fusion if request.alphas is None else request.alphas)
@@ -136,7 +137,7 @@ def _text(request: Search) -> str:
     return request.query if isinstance(request.query, str) else ""
 
 
-def _fitted(engine: Engine, request: Search, query: Encoded) -> Encoded:
+def fitted(engine: Engine, request: Search, query: Encoded) -> Encoded:
     """The query at the widths of the engine, or the smaller ones of the request, and under B_q;
     no budget and no width may exceed what is stored."""
     settings = engine.settings

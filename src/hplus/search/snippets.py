@@ -71,6 +71,16 @@ def likest_first(unit: str, text: str, spans: Sequence[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: -len(asked & _words(text[span.start : span.end])))
 
 
+def likest(unit: str, text: str, spans: Sequence[Span]) -> Sequence[Span]:
+    """The pieces that share a word with a query's unit; if none does, all of them.
+
+    >>> likest("heart failure", "stroke or heart failure", [Span(10, 23), Span(0, 6)])
+    [Span(start=10, end=23)]
+    """
+    asked = _words(unit)
+    return [span for span in spans if asked & _words(text[span.start : span.end])] or spans
+
+
 def excerpt(text: str, marked: Sequence[Sequence[Span]], size: int = SIZE) -> Snippet:
     """The parts of a text round its marks, at word ends; the spans of rank 0 matter most.
 

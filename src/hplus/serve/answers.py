@@ -9,9 +9,10 @@ from typing import Any
 
 from fastapi import Response
 
-from hplus.search.explained import readable
+from hplus.search.average import Average
+from hplus.search.explained import readable, rounded
 from hplus.search.results import Results
-from hplus.search.snippets import excerpt
+from hplus.search.snippets import excerpt, likest
 from hplus.types import Encoded, Hit, Units
 
 
@@ -25,7 +26,9 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
-def readable_results(found: Results, query: Encoded | None = None) -> dict[str, Any]:
+def readable_results(
+    found: Results, query: Encoded | None = None, usual: Average | None = None
+) -> dict[str, Any]:
     """Results for people: what a page shows, without the texts, which may be long."""
     hits = [
         {
@@ -39,7 +42,8 @@ def readable_results(found: Results, query: Encoded | None = None) -> dict[str, 
         for hit in found
     ]
     units = {} if query is None else {"units": query_units(found.query, query)}
-    return {**replace(found, hits=[]).as_json(), **units, "hits": hits}
+    ground = {} if usual is None else {"average": average_document(usual)}
+    return {**replace(found, hits=[]).as_json(), **units, **ground, "hits": hits}
 
 
 def shown(hit: Hit) -> dict[str, Any]:
@@ -63,7 +67,28 @@ def shown(hit: Hit) -> dict[str, Any]:
         "words": [{"text": text, "thousandths": own} for text, own in found.words],
         "rest": {"count": count, "thousandths": rest},
         "dropped": found.dropped,
-        "excerpt": asdict(excerpt(hit.text, [line.document_spans for line in found.lines])),
+        "excerpt": asdict(
+            excerpt(
+                hit.text, [likest(line.text, hit.text, line.document_spans) for line in found.lines]
+            )
+        ),
+    }
+
+
+def average_document(usual: Average) -> dict[str, Any]:
+    """An average document in the figures of `shown`: thousandths that add up in the same way."""
+    units = usual.query.units
+    total = round(1000 * sum(usual.shares.values()))
+    shares = dict(zip(usual.shares, rounded(list(usual.shares.values()), total), strict=True))
+    gives = rounded(usual.gives.tolist(), shares.get("phrase", 0))
+    return {
+        "documents": usual.documents,
+        "fused": total,
+        "shares": shares,
+        "units": [
+            {"spans": units.spans_of(i), "similarity": similarity, "thousandths": gives[i]}
+            for i, similarity in enumerate(usual.similarities.tolist())
+        ],
     }
 
 

@@ -80,7 +80,7 @@ class Guard:
         if scope["type"] != "http":  # a web socket, which nothing here speaks
             return await send({"type": "websocket.close", "code": 1003})
         headers = dict(scope["headers"])
-        answer = _Answer(send, _request_id(headers), self.rules.limits.seconds)
+        answer = _Answer(send, _request_id(headers))
         scope[REQUEST_ID] = answer.id
         started = time.perf_counter()
         try:
@@ -221,10 +221,10 @@ class Guard:
 
 
 class _Answer:
-    """The way back: every answer has the safe headers, and goes out in time or not at all."""
+    """The way back: every answer has the safe headers."""
 
-    def __init__(self, send: Send, id_: str, seconds: float) -> None:
-        self._send, self.id, self._seconds = send, id_, seconds
+    def __init__(self, send: Send, id_: str) -> None:
+        self._send, self.id = send, id_
         self.status = 0
         self.query: str | None = None
 
@@ -237,8 +237,7 @@ class _Answer:
             if API_POLICY[0] not in named:
                 headers += [API_POLICY, (b"cache-control", b"no-store")]
             message = {**message, "headers": headers}
-        async with asyncio.timeout(self._seconds):  # a client that does not read its answer
-            await self._send(message)
+        await self._send(message)
 
     async def fail(self, problem: RefusedError) -> None:
         if self.status:  # too late to say so

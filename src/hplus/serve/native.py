@@ -58,7 +58,7 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
         """The best documents for a query, or for each of several."""
         served, bodies, took = of(name), [], Counter[str]()
         for one in request.searches():
-            body, seconds = await served.search(one, partial(_shown, one, request.readable))
+            body, seconds = await served.search(one, partial(_shown, served, one, request.readable))
             bodies.append(body)
             took.update(seconds)
         body = bodies[0] if request.queries is None else b'{"results": [%s]}' % b", ".join(bodies)
@@ -95,7 +95,7 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
 
         def work() -> bytes:
             found = served.index.rerank(request.query, request.ids, **options)
-            return _written(found, request.readable)
+            return as_json(readable_results(found) if request.readable else found.as_json())
 
         return Response(await served.read(work), media_type="application/json")
 
@@ -111,7 +111,10 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
         options = asked.options()
 
         def work() -> bytes:
-            return _written(served.index.more_like(id, **options), asked.readable)
+            found = served.index.more_like(id, **options)
+            if not asked.readable:
+                return as_json(found.as_json())
+            return as_json(readable_results(found, usual=served.average_like(id, options)))
 
         return Response(await served.read(work), media_type="application/json")
 
@@ -257,15 +260,16 @@ def about(served: Served) -> dict[str, Any]:
     }
 
 
-def _shown(request: Search, readable: bool, found: Results, query: Encoded) -> bytes:
+def _shown(
+    served: Served, request: Search, readable: bool, found: Results, query: Encoded
+) -> bytes:
+    """Results as JSON; written in the thread that found them, since they may be long."""
+    if not readable:
+        return as_json(found.as_json())
+    usual = served.average(request, query)
     if request.query_budget is not None:
         query = query.at(budget=request.query_budget)
-    return _written(found, readable, query)
-
-
-def _written(found: Results, readable: bool, query: Encoded | None = None) -> bytes:
-    """Results as JSON; written in the thread that found them, since they may be long."""
-    return as_json(readable_results(found, query) if readable else found.as_json())
+    return as_json(readable_results(found, query, usual))
 
 
 def _timing(seconds: Mapping[str, float]) -> dict[str, str]:
@@ -289,7 +293,7 @@ async def _json(request: Request) -> Any:
     except UnicodeDecodeError:
         raise RefusedError(400, "json", "the body is not UTF-8") from None
     except InputError as error:
-        raise RefusedError(400, "json", f"the body is {error}") from None
+        raise RefusedError(400, "json", f"the body: {error}") from None
 
 
 async def _put_stream(served: Served, lines: AsyncIterator[bytes], update: bool) -> Report:

@@ -50,7 +50,8 @@ class Options(Strict):
         bool,
         Field(
             description="Explanations for people instead of texts and raw figures: excerpts with "
-            "marks, scores in thousandths that add up, the units of the query."
+            "marks, scores in thousandths that add up, the units of the query, and what an average "
+            "document of the index scores."
         ),
     ] = False
 
@@ -250,6 +251,7 @@ class ResultsOut(BaseModel):
     candidates: int
     hint: str | None = None
     units: list[dict[str, Any]] | None = None
+    average: dict[str, Any] | None = None
 
 
 class ManyResultsOut(BaseModel):

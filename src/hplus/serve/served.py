@@ -10,17 +10,20 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hplus.errors import HPlusError, InputError
 from hplus.index import Index
+from hplus.search.average import Average, average, sample
+from hplus.search.requests import as_request
 from hplus.search.results import Results
 from hplus.serve.batch import Batches, Waiting
 from hplus.serve.limits import Limits
 from hplus.types import Encoded, Search
+from hplus.views.stretches import as_one_text
 
 if TYPE_CHECKING:
     from hplus.model import HPlus
@@ -41,6 +44,7 @@ class Served:
         self._readers = ThreadPoolExecutor(limits.threads, f"{name}-read")
         self._writer = ThreadPoolExecutor(1, f"{name}-write")
         self._queries = Batches(index, seen=batched)
+        self._sample: tuple[int, Encoded | None] = (-1, None)
 
     @property
     def model(self) -> HPlus:
@@ -75,6 +79,21 @@ class Served:
             return await self.read(work)
         finally:
             query.wanted = False
+
+    def average(self, request: Search, query: Encoded) -> Average | None:
+        """What an average document of the index scores; the sample is as old as the generation."""
+        engine = self.index.engine
+        if self._sample[0] != engine.snapshot.generation:
+            self._sample = engine.snapshot.generation, sample(engine)
+        documents = self._sample[1]
+        return None if documents is None else average(engine, request, query, documents)
+
+    def average_like(self, id_: str, options: Mapping[str, Any]) -> Average | None:
+        """The same where the query is a document of the index."""
+        engine = self.index.engine
+        stored = engine.read(engine.passages(engine.find([id_]))[0], None)
+        query = as_one_text(stored, engine.settings.budget)
+        return self.average(as_request(query, options), query)
 
     async def write(self, work: Callable[[], Answer]) -> Answer:
         """A change: confirmed when this returns, one after another."""

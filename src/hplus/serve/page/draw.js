@@ -44,6 +44,28 @@ export class Palette {
   }
 }
 
+// Where bars begin and end: at an average document of the index, since any two texts are similar to
+// some degree, and at a copy of the query. Of an index with few documents no average is known.
+export class Ground {
+  constructor(average, weights) {
+    this.known = average !== undefined;
+    this.fused = average?.fused ?? 0;
+    this.shares = average?.shares ?? {};
+    this.whole = 1000 * weights.reduce((sum, weight) => sum + weight, 0);
+    this.units = new Map((average?.units ?? []).map((unit) => [JSON.stringify(unit.spans), unit]));
+  }
+
+  similarity(line) {
+    return this.units.get(JSON.stringify(line.spans))?.similarity ?? 0;
+  }
+
+  // How far a match is on the way from the average to a copy, from 0 to 1.
+  height(line) {
+    const usual = this.similarity(line);
+    return Math.min(1, Math.max(0, (line.similarity - usual) / Math.max(1 - usual, 1e-9)));
+  }
+}
+
 const number = (palette, spans) =>
   make("span", { className: "number", text: palette.of(spans) + 1, "aria-hidden": "true" });
 
@@ -76,21 +98,24 @@ const start = (unit) => (unit.spans ? unit.spans[0][0] : unit.start);
 
 // The title of a hit and the rest of its excerpt, with their marks. A text that begins with its title
 // does not repeat it. Offsets count characters, not the halves of them that JavaScript counts.
-function marked(one, palette) {
+function marked(one, palette, ground) {
   const { text, marks } = one.shown.excerpt;
   const characters = Array.from(text);
-  const ground = new Array(characters.length).fill(-1);
-  for (const mark of marks) ground.fill(mark.rank, mark.start, mark.end);
+  const ranks = new Array(characters.length).fill(-1);
+  for (const mark of marks) ranks.fill(mark.rank, mark.start, mark.end);
   const draw = (out, begin, end) => {
     let first = begin;
     for (let i = begin + 1; i <= end; i += 1) {
-      if (i < end && ground[i] === ground[first]) continue;
+      if (i < end && ranks[i] === ranks[first]) continue;
       const piece = characters.slice(first, i).join("");
-      const line = (one.shown.lines || [])[ground[first]];
+      const line = (one.shown.lines || [])[ranks[first]];
       if (line === undefined) out.append(shown(piece));
       else {
         const mark = make("mark", { text: piece, title: `matches “${line.text}”` });
         mark.classList.add(palette.name(line.spans));
+        // Half-way is as good as it gets for other words with the same meaning.
+        const strength = ground.known ? Math.min(1, 2 * ground.height(line)) : 1;
+        mark.style.setProperty("--strength", `${Math.round(100 * strength)}%`);
         mark.append(number(palette, line.spans));
         out.append(mark);
       }
@@ -105,41 +130,53 @@ function marked(one, palette) {
   return { heading, rest: draw(rest, length ? length + 1 : 0, characters.length) };
 }
 
-// What each view gave: a bar whose parts add up to the score, and the figures.
-function shares(found) {
+// What each view gave beyond the average document: a bar whose parts add up to the score with it.
+function shares(found, ground) {
   const bar = make("div", { className: "shares", "aria-hidden": "true" });
   const legend = make("div", { className: "legend" });
-  const whole = Object.values(found.shares).reduce((sum, own) => sum + Math.max(0, own), 0) || 1;
+  const entry = (kind, text) =>
+    legend.append(make("span", {}, make("span", { className: `dot ${kind}` }), text));
+  if (ground.known) entry("average", `average ${thousandths(ground.fused)}`);
   for (const [view, own] of Object.entries(found.shares)) {
+    const more = own - (ground.shares[view] ?? 0);
     const part = make("span", { className: view });
-    part.style.width = `${(100 * Math.max(0, own)) / whole}%`;
+    part.style.width = `${(100 * Math.max(0, more)) / Math.max(ground.whole - ground.fused, 1)}%`;
     bar.append(part);
-    const dot = make("span", { className: `dot ${view}` });
-    legend.append(make("span", {}, dot, `${view} ${thousandths(own)}`));
+    const sign = !ground.known ? "" : more < 0 ? "−" : "+";
+    entry(view, `${view} ${sign}${thousandths(ground.known ? Math.abs(more) : own)}`);
   }
   return { bar, legend };
 }
 
-// Phrase by phrase: what matched what, how well, and what it gave.
-export function why(found, palette) {
-  const most = Math.max(...found.lines.map((line) => line.thousandths), 1);
+// Phrase by phrase: what matched what, how well, and what it gave. The track of a bar is what a copy
+// of the phrase would give beyond the average document, its filled part what this match gives.
+export function why(found, palette, ground) {
+  const room = (line) =>
+    (line.similarity > 0 ? line.thousandths / line.similarity : 0) * (1 - ground.similarity(line));
+  const most = Math.max(...found.lines.map(room), 1e-9);
   const rows = found.lines.map((line) => {
     const bar = make("span", { className: palette.name(line.spans) });
-    bar.style.width = `${Math.max(0, (100 * line.thousandths) / most)}%`;
+    bar.style.width = `${100 * ground.height(line)}%`;
+    const track = make("span", { className: "track" }, bar);
+    track.style.width = `${(100 * room(line)) / most}%`;
     const swatch = make("bdi", { className: `swatch ${palette.name(line.spans)}`, text: line.text });
+    swatch.append(number(palette, line.spans));
     const match = make("td", {}, make("bdi", { text: line.found || "nothing" }));
     if (line.merged > 1) match.append(make("span", { className: "id", text: ` merged of ${line.merged}` }));
     return make(
       "tr", {},
-      make("td", {}, swatch, number(palette, line.spans)), match,
+      make("td", {}, swatch), match,
       make("td", { className: "figure", text: line.similarity.toFixed(2) }),
-      make("td", { className: "bar-cell" }, bar),
+      ground.known
+        ? make("td", { className: "figure usual", text: ground.similarity(line).toFixed(2) }) : null,
+      make("td", { className: "bar-cell", "aria-hidden": "true" }, track),
       make("td", { className: "figure", text: thousandths(line.thousandths) }),
     );
   });
-  const heads = ["query", "document", "similar", "", "gives"];
-  const head = make("tr", {}, ...heads.map((text, i) =>
-    make("th", { text, scope: "col", className: i === 2 || i === 4 ? "figure" : "" })));
+  const heads = [["query", ""], ["document", ""], ["similar", "figure"],
+    ...(ground.known ? [["average", "figure usual"]] : []), ["", "bar-cell"], ["gives", "figure"]];
+  const head = make("tr", {}, ...heads.map(([text, className]) =>
+    make("th", { text, scope: "col", className })));
   const notes = [];
   if (found.light.texts.length) {
     notes.push(`small words ${thousandths(found.light.thousandths)}: ${found.light.texts.join(", ")}`);
@@ -157,10 +194,10 @@ export function why(found, palette) {
 export const title = (hit) =>
   typeof hit.metadata.title === "string" && hit.metadata.title ? hit.metadata.title : hit.id;
 
-export function hit(one, rank, palette, actions) {
+export function hit(one, rank, palette, ground, actions) {
   const found = one.shown;
-  const { bar, legend } = shares(found);
-  const box = why(found, palette);
+  const { bar, legend } = shares(found, ground);
+  const box = why(found, palette, ground);
   box.hidden = true;
   const toggle = make("button", {
     type: "button", className: "quiet toggle", text: "Why?", "aria-expanded": "false",
@@ -169,7 +206,7 @@ export function hit(one, rank, palette, actions) {
       toggle.setAttribute("aria-expanded", String(!box.hidden));
     },
   });
-  const { heading, rest } = marked(one, palette);
+  const { heading, rest } = marked(one, palette, ground);
   const name = make("h2", {}, heading);
   if (title(one) !== one.id) name.append(" ", make("bdi", { className: "id", text: one.id }));
   const article = make(
@@ -190,16 +227,17 @@ export function hit(one, rank, palette, actions) {
 }
 
 // The three rankings side by side; a document has the same frame in all of them.
-export function three(answers, palettes) {
+export function three(answers, palette) {
   const ranks = {};
   for (const [view, answer] of Object.entries(answers)) {
     answer.hits.forEach((one, i) => { (ranks[one.id] ||= {})[view] = i + 1; });
   }
   const columns = Object.entries(answers).map(([view, answer]) => {
+    const ground = new Ground(answer.average, [1]);
     const rows = answer.hits.map((one, i) => {
       const others = Object.entries(ranks[one.id]).filter(([other]) => other !== view);
       const said = others.map(([other, rank]) => `${other} ${rank}`).join(", ");
-      const { heading, rest } = marked(one, palettes[view]);
+      const { heading, rest } = marked(one, palette, ground);
       const row = make("li", { "data-id": one.id },
         make("div", { className: "head" },
           make("span", { className: "rank", text: i + 1 }),

@@ -1,7 +1,7 @@
 // What the page does: its state is in the address after #, which no server sees or logs.
 
 import { ServiceError, curl, get, place, post } from "./api.js";
-import { Palette, chips, hit, make, shown, state, three, title } from "./draw.js";
+import { Ground, Palette, chips, hit, make, shown, state, thousandths, three, title } from "./draw.js";
 
 const K = 10;
 const WAIT = 150; // milliseconds without a key before a search
@@ -169,22 +169,29 @@ function show(found) {
   const time = took.search === undefined ? took.total
     : took.encode + took.search;
   const noun = many === 1 ? "candidate" : "candidates";
-  of("status").textContent = count
-    ? `${count} of ${many.toLocaleString("en")} ${noun}, ${time.toFixed(1)} ms`
-    : `no hits, ${time.toFixed(1)} ms`;
+  const said = settings.compare ? "the best of each view"
+    : `${count} of ${many.toLocaleString("en")} ${noun}`;
+  of("status").textContent = `${count ? said : "no hits"}, ${time.toFixed(1)} ms`;
   if (!answers.some((answer) => answer.hits.length)) return nothing(answers[0].hint);
   const note = answers[0].hint ? [state("", "A hint", make("p", { text: sentence(answers[0].hint) }))] : [];
   if (settings.compare) {
-    const palettes = Object.fromEntries(VIEWS.map((view) => [view, palette]));
     const named = Object.fromEntries(VIEWS.map((view, i) => [view, answers[i]]));
-    of("hits").replaceChildren(...note, three(named, palettes));
+    of("hits").replaceChildren(...note, three(named, palette));
     return undefined;
   }
   const actions = { like, open };
   of("where").placeholder = example(answers[0].hits[0].metadata) ?? of("where").placeholder;
-  of("hits").replaceChildren(
-    ...note, ...answers[0].hits.map((one, i) => hit(one, i + 1, palette, actions)));
+  const ground = new Ground(answers[0].average, Object.values(fusion()));
+  of("hits").replaceChildren(...note, ...key(ground),
+    ...answers[0].hits.map((one, i) => hit(one, i + 1, palette, ground, actions)));
   return undefined;
+}
+
+// What the bars and colours mean.
+function key(ground) {
+  if (!ground.known) return [];
+  const noun = indexes.get(settings.index).passage_tokens === null ? "document" : "passage";
+  return [make("p", { className: "key", text: `Bars run from an average ${noun} of this index, ${thousandths(ground.fused)}, to a copy of the query, ${thousandths(ground.whole)}. The stronger a colour, the closer the match.` })];
 }
 
 // A filter that some document passes, so that the first one tried finds something.
