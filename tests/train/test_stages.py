@@ -33,7 +33,7 @@ from hplus.train.objective import (  # noqa: E402
     token_targets,
     unit_scores,
 )
-from hplus.train.passes import Reader, backward, cached_backward  # noqa: E402
+from hplus.train.passes import Reader, _encode, backward, cached_backward  # noqa: E402
 from hplus.train.run import precision, train  # noqa: E402
 from hplus.train.saving import save_student  # noqa: E402
 from hplus.train.student import Student, make_student  # noqa: E402
@@ -153,6 +153,51 @@ def test_a_run_moves_what_should_move_and_nothing_else(
     for part in moving:
         assert any(part in name for name in moved), part
     assert not any("pooler" in name for name in moved)
+
+
+STATES = (
+    "loss.states.weight=1",
+    "loss.global.weight=0",
+    "loss.token.weight=0",
+    "loss.lexical.weight=0",
+    "loss.units.weight=0",
+    "loss.segmentation.weight=0",
+    "student.heads=[]",
+)
+
+
+def test_states_of_a_teacher_are_learned(folder: Path, tmp_path: Path) -> None:
+    """A student with other upper layers comes nearer to its teacher's states; the teacher itself
+    is at distance 0 from them."""
+    teacher = f"loss.states.teacher={folder}"
+    settings = config(tmp_path, *STATES, *CACHED, teacher, "schedule.steps=8")
+    student, data = begin(folder, settings)
+    with torch.no_grad():
+        for parameter in student.learning().values():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    distances = [row["states"] for row in rows if "states" in row]
+    assert distances[-1] < 0.7 * distances[0]
+    same, _ = begin(folder, settings)
+    targets = run.make_targets(same, data, settings, tmp_path, World())
+    objective = Objective(same, data, settings, 2, World(), targets)
+    batch = Batches(data, settings).at(0)
+    plain = precision(settings, torch.device("cpu"))
+    readers = [Reader(same, texts, None, 64, plain) for texts in (data.queries, data.documents)]
+    rows_of = (batch.queries, batch.documents)
+    encoded = [_encode(reader, own) for reader, own in zip(readers, rows_of, strict=True)]
+    assert float(objective(batch, encoded).detach()) < 1e-6  # the teacher's are kept as float16
+
+
+def test_a_teacher_of_states_has_to_fit(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"loss\.states needs a teacher"):
+        config(tmp_path, *STATES)
+    other = toy.encoder(tmp_path / "other", dim=16)
+    settings = config(tmp_path, *STATES, f"loss.states.teacher={other}")
+    student, data = begin(folder, settings)
+    with pytest.raises(InputError, match="states of 16 numbers, the student of 32"):
+        run.make_targets(student, data, settings, tmp_path, World())
 
 
 def weights_after(folder: Path, settings: Config, out: Path, stage: int = 2) -> dict[str, bytes]:

@@ -149,6 +149,15 @@ class BoundariesLoss:
 
 
 @dataclass(frozen=True)
+class StatesLoss:
+    """The squared distance of the student's token states from those of `teacher`, a checkpoint
+    with the same tokenizer and dimension."""
+
+    weight: float = 0.0
+    teacher: str = ""
+
+
+@dataclass(frozen=True)
 class LossSettings:
     """Lambda and tau of every head: eq:stage2_loss. Stage 1 reads `global` alone."""
 
@@ -158,6 +167,7 @@ class LossSettings:
     units: UnitsLoss = field(default_factory=UnitsLoss)
     segmentation: SegmentationLoss = field(default_factory=SegmentationLoss)
     boundaries: BoundariesLoss = field(default_factory=BoundariesLoss)
+    states: StatesLoss = field(default_factory=StatesLoss)
 
 
 @dataclass(frozen=True)
@@ -273,6 +283,10 @@ def _check(config: Config, path: Path) -> None:
             "loss.lexical.head needs lexical under student.heads",
         ),
         (config.student.cached and not config.student.layers, "cached needs layers above 0"),
+        (
+            config.loss.states.weight > 0 and not config.loss.states.teacher,
+            "loss.states needs a teacher, a checkpoint",
+        ),
         (
             bool(set(config.student.heads) - {"crf", "importance", "lexical"}),
             "student.heads may name crf, importance and lexical",

@@ -50,7 +50,8 @@ def stored_lower(student: Student, texts: Texts, cache: Path, *, chunk: int, wha
     done_file = folder / "done.json"
     done = read_done(done_file, len(texts))
     shape = (int(offsets[-1]), student.dim)
-    names = ("lower", "inner") if student.layer <= student.frozen else ("lower",)
+    heads_read_them = student.layer <= student.frozen < student.depth
+    names = ("lower", "inner") if heads_read_them else ("lower",)
     arrays = [mapped(folder / f"{name}.npy", np.float16, shape, fresh=done == 0) for name in names]
     with show_progress(f"states of {what}", len(texts), wanted=done < len(texts)) as bar:
         bar.advance(done)
@@ -74,7 +75,9 @@ def stored_lower(student: Student, texts: Texts, cache: Path, *, chunk: int, wha
 
 def key(student: Student, texts: Texts) -> str:
     """A hash of everything the states depend on."""
-    digest = hashlib.sha256(f"{student.frozen} {student.layer}".encode())
+    device = student.backbone.device.type
+    low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else ""
+    digest = hashlib.sha256(f"{student.frozen} {student.layer}{low}".encode())
     below = [student.encoder.embeddings, *layers_of(student.encoder)[: student.frozen]]
     for module in below:
         for name, parameter in sorted(module.named_parameters()):

@@ -6,6 +6,7 @@ contrastive and distillation losses -> one weighted sum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +23,12 @@ from hplus.train.losses.distillation import min_max, teacher_divergence
 from hplus.train.losses.lexical import lexical_matrix
 from hplus.train.losses.matryoshka import global_scores, over_widths
 from hplus.train.losses.segmentation import seg_loss
+from hplus.train.losses.states import states_distance
 from hplus.train.losses.token_interaction import token_scores, weighted_maxsim
 from hplus.train.losses.unit_interaction import merged, padded, pooled_units, ward_groups
 from hplus.train.passes import Encoded
 from hplus.train.student import Student
+from hplus.train.teacher import Target
 from hplus.train.texts import Texts
 from hplus.types import I64, Bool, offsets_of, rows_of
 from hplus.units.partition import partition, tags_of_begins
@@ -57,6 +60,8 @@ class Objective:
     config: Config
     stage: int
     world: World
+    targets: Sequence[Target] = ()
+    """A teacher's states of queries and documents, for `loss.states`."""
 
     def __post_init__(self) -> None:
         self.parts: dict[str, float] = {}
@@ -94,6 +99,8 @@ class Objective:
             losses["segmentation"] = self.segmentation_loss(batch, queries, documents)
         if self.config.loss.boundaries.weight:
             losses["boundaries"] = self.boundaries_loss(batch, queries, documents)
+        if self.config.loss.states.weight:
+            losses["states"] = self.states_loss(batch, encoded)
         self.parts = {name: float(loss.detach()) for name, loss in losses.items()}
         weights = self.config.loss
         weighted = [
@@ -215,6 +222,12 @@ class Objective:
         golden, _ = padded(torch.from_numpy(gold).to(states.device), documents.offsets)
         # Per token, since documents are of any length.
         return seg_loss(crf, states, golden, mask).sum() / mask.sum()
+
+    def states_loss(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
+        """Queries and documents alike, the tokens around them too: the global view reads those."""
+        rows = (batch.queries, batch.documents)
+        target = torch.cat([t.states(r) for t, r in zip(self.targets, rows, strict=True)])
+        return states_distance(torch.cat([states for states, _ in encoded]), target)
 
     def _loss(self, scores: Tensor, batch: Batch, settings: HeadLoss) -> Tensor:
         may = allowed(self.data, batch, batch.documents, batch.positive)

@@ -28,6 +28,7 @@ from hplus.train.lower import stored_lower
 from hplus.train.objective import Objective
 from hplus.train.passes import Reader, backward, cached_backward
 from hplus.train.student import Student
+from hplus.train.teacher import Target, make_target, make_teacher
 from hplus.train.texts import Texts, read_texts
 from hplus.train.validation import Pool, dev_sets, validate
 
@@ -61,7 +62,8 @@ def train(
     reader = make_reader(student, config, cache, world)
     readers = [reader(data.queries, "queries"), reader(data.documents, "documents")]
     pools = make_pools(student, config, reader) if world.first else []
-    objective = Objective(student, data, config, stage, world)
+    targets = make_targets(student, data, config, cache, world)
+    objective = Objective(student, data, config, stage, world, targets)
     step_backward = cached_backward if config.batch.gradient_cache else backward
     still = fingerprint(student)
     before = {name: p.detach().clone() for name, p in learning.items()}
@@ -161,11 +163,34 @@ def make_reader(
         if config.student.cached:
             for turn in (True, False):
                 if world.first == turn:
-                    lower = stored_lower(student, texts, cache, chunk=config.batch.chunk, what=what)
+                    with autocast():
+                        lower = stored_lower(
+                            student, texts, cache, chunk=config.batch.chunk, what=what
+                        )
                 distributed.wait(world)
         return Reader(student, texts, lower, config.batch.chunk, autocast)
 
     return reader
+
+
+def make_targets(
+    student: Student, data: Data, config: Config, cache: Path, world: World
+) -> list[Target]:
+    """The teacher's states for `loss.states`, if it is on; computed by the first process alone."""
+    if not config.loss.states.weight:
+        return []
+    teacher = make_teacher(config.loss.states.teacher, student)
+    autocast, chunk = precision(config, student.backbone.device), config.batch.chunk
+    found: list[Target] = []
+    for turn in (True, False):
+        if world.first == turn:
+            with autocast():
+                found = [
+                    make_target(teacher, student, texts, cache, chunk=chunk, what=what)
+                    for texts, what in ((data.queries, "queries"), (data.documents, "documents"))
+                ]
+        distributed.wait(world)
+    return found
 
 
 def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[object]]:

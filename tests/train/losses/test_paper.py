@@ -18,6 +18,7 @@ from hplus.train.losses.distillation import min_max, teacher_divergence  # noqa:
 from hplus.train.losses.lexical import lexical_matrix  # noqa: E402
 from hplus.train.losses.matryoshka import global_scores, over_widths  # noqa: E402
 from hplus.train.losses.segmentation import seg_loss  # noqa: E402
+from hplus.train.losses.states import states_distance  # noqa: E402
 from hplus.train.losses.token_interaction import token_scores, weighted_maxsim  # noqa: E402
 from hplus.train.losses.unit_interaction import (  # noqa: E402
     merged,
@@ -175,6 +176,16 @@ def test_pooled_units_are_normalised_means() -> None:
     np.testing.assert_allclose(weights, [3, 7], **CLOSE)
 
 
+@some
+@given(seeds)
+def test_distance_of_states_is_the_variance_left(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    own, target = random.normal(size=(2, 7, 3))
+    left = sum(float(((a - b) ** 2).sum()) for a, b in zip(own, target, strict=True))
+    expected = left / (7 * target.var(axis=0).sum())
+    assert float(states_distance(t(own), t(target))) == pytest.approx(expected, rel=1e-6)
+
+
 def test_gradients_by_finite_differences() -> None:
     torch.manual_seed(0)
 
@@ -192,5 +203,6 @@ def test_gradients_by_finite_differences() -> None:
     sides = (leaf(1, 2, 4), leaf(1, 2), leaf(2, 3, 4))
     assert check(lambda q, w, d: weighted_maxsim(q, w.exp(), d, mask), sides)
     assert check(lambda q, d: lexical_matrix(q.exp(), ids, d.exp(), ids), (leaf(2, 3), leaf(2, 3)))
+    assert check(lambda s: states_distance(s, teacher), leaf(2, 4))
     assert check(lambda v, w: merged(v, w.exp(), groups, 2)[0], (leaf(4, 3), leaf(4)))
     assert check(lambda v, w: pooled_units(v, w, groups, 2, 3)[0], (leaf(4, 3), leaf(4)))

@@ -1,0 +1,61 @@
+"""A larger model whose token states the student learns: encoded once, kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from hplus import checkpoint
+from hplus.errors import InputError
+from hplus.train.config import StudentSettings
+from hplus.train.lower import Lower, stored_lower
+from hplus.train.student import Student
+from hplus.train.texts import Texts
+from hplus.types import I64
+
+COMPARED = 200
+"""Texts of each side by which two tokenizers are compared."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the teacher makes of one side of the data."""
+
+    teacher: Student
+    texts: Texts
+    stored: Lower
+
+    def states(self, rows: I64) -> Tensor:
+        """States of all tokens of some texts, [T, d], as the student gives them."""
+        lower, _ = self.stored.take(rows)
+        return self.teacher.turned(lower, self.texts.take(rows))
+
+
+def make_teacher(source: str, student: Student) -> Student:
+    """A student that learns nothing."""
+    found = checkpoint.load(source, device=str(student.backbone.device))
+    teacher = Student(found, StudentSettings(heads=()), token=False)
+    if teacher.dim != student.dim:
+        raise InputError(
+            f"loss.states: {source} has states of {teacher.dim} numbers, the student of "
+            f"{student.dim}; expected the same"
+        )
+    teacher.requires_grad_(False)
+    teacher.frozen = teacher.depth
+    return teacher
+
+
+def make_target(
+    teacher: Student, student: Student, texts: Texts, cache: Path, *, chunk: int, what: str
+) -> Target:
+    """The teacher's states of these texts, read as the student reads them."""
+    some = texts.take(np.arange(min(COMPARED, len(texts))))
+    own = teacher.backbone.tokenizer.tokens(some.tokens.texts)
+    reread = student.backbone.tokenizer.tokens(some.tokens.texts)
+    if not np.array_equal(own.ids, reread.ids):
+        raise InputError("loss.states: the teacher divides texts into other tokens")
+    stored = stored_lower(teacher, texts, cache, chunk=chunk, what=f"{what} by the teacher")
+    return Target(teacher, texts, stored)
