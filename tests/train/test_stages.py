@@ -131,6 +131,7 @@ def test_gradient_caching_gives_the_plain_gradient(folder: Path, tmp_path: Path)
             (*CACHED, 'student.heads=["crf"]'),
             {"encoder.encoder.layer.2", "crf", "projection"},
         ),
+        (("student.mode=heads", "student.cached=true"), {"crf", "importance", "projection"}),
         (
             ("student.mode=lora", "student.layers=2", "student.rank=2"),
             {"lora", "crf", "importance", "projection"},

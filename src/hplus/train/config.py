@@ -18,17 +18,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from hplus.errors import InputError
 from hplus.files import read_bytes
 
-Mode = Literal["full", "lora", "top"]
+Mode = Literal["full", "lora", "top", "heads"]
 Precision = Literal["auto", "float32", "bfloat16"]
 MOST_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class StudentSettings:
-    """start: a checkpoint, an encoder folder or a hub id. mode: all weights, adapters, or the top
-    `layers` alone. layers: how many of the top layers learn; 0 all. cached: the states below them
-    are computed once and kept on disk, which is four times as fast on a CPU. heads: which heads
-    learn besides the encoder."""
+    """start: a checkpoint, an encoder folder or a hub id. mode: all weights, adapters, the top
+    `layers` alone, or the heads on a frozen encoder. layers: how many of the top layers learn; 0
+    all. cached: the states below them are computed once and kept on disk, which is four times as
+    fast on a CPU. heads: which heads learn besides the encoder."""
 
     start: str = "mini"
     mode: Mode = "full"
@@ -282,7 +282,10 @@ def _check(config: Config, path: Path) -> None:
             config.loss.lexical.head and "lexical" not in config.student.heads,
             "loss.lexical.head needs lexical under student.heads",
         ),
-        (config.student.cached and not config.student.layers, "cached needs layers above 0"),
+        (
+            config.student.cached and config.student.mode != "heads" and not config.student.layers,
+            "cached needs layers above 0",
+        ),
         (
             config.loss.states.weight > 0 and not config.loss.states.teacher,
             "loss.states needs a teacher, a checkpoint",

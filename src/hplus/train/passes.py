@@ -37,10 +37,10 @@ class Reader:
             if self.lower is None:
                 states, inner = self.student(some)
                 return states, inner
-            lower, stored = self.lower.take(rows)
             device = self.student.backbone.device
-            states, learned = self.student.above(lower.to(device), some)
-            inner = learned if stored is None else stored.to(device)
+            states, learned = self.student.above(self.lower.lower.take(rows).to(device), some)
+            stored = self.lower.inner
+            inner = learned if stored is None else stored.take(rows).to(device)
             assert inner is not None
             return states, inner
 

@@ -48,6 +48,8 @@ class Student(nn.Module):
         self.layer = checkpoint.recipe.layer or self.depth
         self.frozen = self.depth - settings.layers if settings.layers else 0
         """How many of the lower layers never change."""
+        if settings.mode == "heads":
+            self.frozen = self.depth
         if not 0 <= self.frozen <= self.depth:
             raise InputError(f"expected 1 to {self.depth} layers to train, got {settings.layers}")
         if settings.cached and not hasattr(self.encoder, "encoder"):
@@ -89,7 +91,9 @@ class Student(nn.Module):
     def _choose(self) -> None:
         """Which parameters learn: gradients of all others are off."""
         self.requires_grad_(False)
-        if self.settings.mode == "lora":
+        if self.settings.mode == "heads":
+            pass
+        elif self.settings.mode == "lora":
             _add_lora(self.encoder, self.settings.rank, range(self.frozen, self.depth))
         elif self.settings.mode == "full" and not self.frozen:
             self.encoder.requires_grad_(True)
@@ -132,17 +136,14 @@ class Student(nn.Module):
         inner = output.hidden_states[self.layer][mask] if self.layer < self.depth else states
         return states.float(), inner.float()
 
-    def below(self, texts: Texts) -> tuple[Tensor, Tensor]:
-        """States after the frozen layers and after the heads' layer; no gradient."""
+    def below(self, texts: Texts, count: int) -> Tensor:
+        """States after the lowest `count` layers, [T, d]."""
         ids, mask = self.padded_ids(texts)
         hidden = self.encoder.embeddings(input_ids=ids)
         visible = self._visible(hidden, mask)
-        heads = hidden
-        for number, layer in enumerate(layers_of(self.encoder)[: self.frozen], start=1):
+        for layer in layers_of(self.encoder)[:count]:
             hidden = layer(hidden, visible)
-            if number == self.layer:
-                heads = hidden
-        return hidden[mask].float(), heads[mask].float()
+        return hidden[mask].float()
 
     def above(self, lower: Tensor, texts: Texts) -> tuple[Tensor, Tensor | None]:
         """The layers that learn, on stored states [T, d]; the heads' layer if it is above, too."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from hplus import checkpoint
 from hplus.errors import InputError
 from hplus.train.config import StudentSettings
-from hplus.train.lower import Lower, stored_lower
+from hplus.train.lower import Layer, stored_layer
 from hplus.train.student import Student
 from hplus.train.texts import Texts
 from hplus.types import I64
@@ -26,25 +26,22 @@ class Target:
 
     teacher: Student
     texts: Texts
-    stored: Lower
+    stored: Layer
 
     def states(self, rows: I64) -> Tensor:
         """States of all tokens of some texts, [T, d], as the student gives them."""
-        lower, _ = self.stored.take(rows)
-        return self.teacher.turned(lower, self.texts.take(rows))
+        return self.teacher.turned(self.stored.take(rows), self.texts.take(rows))
 
 
 def make_teacher(source: str, student: Student) -> Student:
     """A student that learns nothing."""
     found = checkpoint.load(source, device=str(student.backbone.device))
-    teacher = Student(found, StudentSettings(heads=()), token=False)
+    teacher = Student(found, StudentSettings(mode="heads", heads=()), token=False)
     if teacher.dim != student.dim:
         raise InputError(
             f"loss.states: {source} has states of {teacher.dim} numbers, the student of "
             f"{student.dim}; expected the same"
         )
-    teacher.requires_grad_(False)
-    teacher.frozen = teacher.depth
     return teacher
 
 
@@ -57,5 +54,6 @@ def make_target(
     reread = student.backbone.tokenizer.tokens(some.tokens.texts)
     if not np.array_equal(own.ids, reread.ids):
         raise InputError("loss.states: the teacher divides texts into other tokens")
-    stored = stored_lower(teacher, texts, cache, chunk=chunk, what=f"{what} by the teacher")
+    what = f"{what} by the teacher"
+    stored = stored_layer(teacher, teacher.depth, texts, cache, chunk=chunk, what=what)
     return Target(teacher, texts, stored)
