@@ -143,7 +143,8 @@ class Student(nn.Module):
         visible = self._visible(hidden, mask)
         for layer in layers_of(self.encoder)[:count]:
             hidden = layer(hidden, visible)
-        return hidden[mask].float()
+        states: Tensor = hidden[mask].float()
+        return states
 
     def above(self, lower: Tensor, texts: Texts) -> tuple[Tensor, Tensor | None]:
         """The layers that learn, on stored states [T, d]; the heads' layer if it is above, too."""
