@@ -26,6 +26,7 @@ import numpy as np
 from hplus.backbones.files import ROTATION, folder_reference, read_config, read_weights
 from hplus.backbones.int8 import I8, WORDS
 from hplus.backbones.onnx_file import MICROSOFT, Graph
+from hplus.backbones.runtime import onnxruntime
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from hplus.types import F32, I32, I64
@@ -120,15 +121,14 @@ def weights_file(folder: Path) -> Path:
 
 
 def _session(graph: bytes) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    ort = onnxruntime()
+    options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # Beyond the basic ones, onnxruntime fuses each sum with the layer norm after it, and its fused
     # operator takes six times as long as the two.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def _graph(config: Mapping[str, Any], weights: _Checked) -> bytes:

@@ -27,8 +27,8 @@ class Graph:
     >>> graph = Graph()
     >>> graph.node("Mul", ["x", graph.constant("two", np.float32([2]))], ["y"])
     >>> data = graph.serialise({"x": ("n",)}, {"y": ("n",)})
-    >>> import onnxruntime
-    >>> session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    >>> from hplus.backbones.runtime import onnxruntime
+    >>> session = onnxruntime().InferenceSession(data, providers=["CPUExecutionProvider"])
     >>> session.run(["y"], {"x": np.float32([1, 2, 3])})[0].tolist()
     [2.0, 4.0, 6.0]
     """

@@ -68,6 +68,8 @@ def encode_with_ray(
     address: of a running cluster, as `ray.init` takes it; "local" starts one here. Source, folder
     and model must have the same paths on every machine.
     """
+    # Ray would report its use to its makers unless told not to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
         from ray.data import ActorPoolStrategy, DataContext

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hplus.backbones.encode import encode_states
+from hplus.backbones.runtime import onnxruntime
 from hplus.errors import InputError, MissingExtraError
 from hplus.evaluate.bm25 import BM25
 from hplus.files import writing
@@ -280,9 +281,7 @@ def _cross_encoder(folder: Path) -> Callable[[list[tuple[str, str]]], F64]:
 
 
 def _onnx(folder: Path) -> Callable[[dict[str, Any]], F64]:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(
+    session = onnxruntime().InferenceSession(
         str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
     )
     known = {given.name for given in session.get_inputs()}

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hplus.backbones.runtime import onnxruntime
 from hplus.backbones.tokenizer import Tokenizer
 from hplus.errors import BackboneError
 from hplus.types import F32
@@ -43,15 +44,14 @@ class OnnxEncoder:
     """
 
     def __init__(self, place: Path, *, threads: int = 1) -> None:
-        import onnxruntime
-
+        ort = onnxruntime()
         self.tokenizer = Tokenizer.read(place / "tokenizer.json")
-        options = onnxruntime.SessionOptions()
+        options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3  # errors only
         path = place / "model.onnx"
         try:
-            self.session: Any = onnxruntime.InferenceSession(
+            self.session: Any = ort.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has a class of its own for each reason
