@@ -40,7 +40,7 @@ def test_the_papers_configuration_has_nothing_of_ours() -> None:
     ("change", "message"),
     [
         ("student.mod=top", "unknown setting 'mod'; known: cached, checkpointing"),
-        ("student.mode=half", "expected one of full, lora, top, got 'half'"),
+        ("student.mode=half", "expected one of full, lora, top, heads, got 'half'"),
         ("schedule.steps=0", "schedule.steps must be 1 or more"),
         ("schedule.steps=many", "steps: expected int, got 'many'"),
         ("loss.token.tau=0", "tau must be above 0"),
