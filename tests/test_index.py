@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import sqlite3
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -659,6 +661,22 @@ def test_a_reader_sees_its_generation_until_it_refreshes(index: Index, tiny: HPl
         reader.refresh()
         assert reader.search(QUERY, explain=True) == index.search(QUERY, explain=True)
         assert reader.settings == index.settings
+
+
+def test_searches_let_go_of_their_generation(index: Index) -> None:
+    """Else what a compaction replaces stays mapped, and on the disk, until a collection."""
+    index.add(ROWS)
+    gc.collect()
+    gc.disable()
+    try:
+        before = weakref.ref(index.engine)
+        index.search(QUERY, explain=True)
+        index.search([QUERY, "heart failure"], view="phrase")
+        index.more_like("a")
+        index.delete("b")
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 def test_a_generation_lives_as_long_as_somebody_reads_it(index: Index) -> None:

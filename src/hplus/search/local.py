@@ -8,6 +8,7 @@ documents that are worth an exact score.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from weakref import ref
 
 import numpy as np
 
@@ -105,7 +106,7 @@ class LocalBranches:
         self.engine, self.query, self.where = engine, query, where
         self.budget, self.exact, self.threads = budget, exact, threads
         self._met = Met(self._raw)
-        self.together = [self]
+        self.together = [ref(self)]
         """Queries that are answered at the same time; they share a pass over the vectors."""
         self._scanned: dict[tuple[str, int], tuple[I64, F64]] = {}
         """By view and k, what a pass has found."""
@@ -115,7 +116,9 @@ class LocalBranches:
         branches = {"global": self._global, "phrase": self._phrase, "lexical": self._lexical}
         passages, path = branches[view](k)
         if view != "lexical":
-            shared = self.together if path == "exact" else [self]  # lists choose for one query
+            shared = [self]
+            if path == "exact":  # lists choose for one query
+                shared = [own for one in self.together if (own := one()) is not None]
             passages = self._leading(view, passages, k, shared)
         scores = self.scores(view, passages)
         documents = self.engine.snapshot.documents(passages)
@@ -284,8 +287,9 @@ def scan(
 
 def share(branches: Sequence[LocalBranches]) -> None:
     """Let queries over the same documents, at one width and budget, share a pass."""
+    every = [ref(own) for own in branches]
     for own in branches:
-        own.together = list(branches)
+        own.together = every
 
 
 def _edge(scores: list[F64], k: int) -> float:

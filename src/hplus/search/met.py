@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from hplus.types import F64, I64
 
 
 class Met:
-    """By view, the documents met so far, ascending, and their scores; `score` scores others."""
+    """By view, the documents met so far, ascending, and their scores; `score` scores others.
+
+    score: a method of the object that has this one. Were it held, each search would be a cycle, and
+    would keep its generation of the index mapped until the garbage collector comes by.
+    """
 
     def __init__(self, score: Callable[[str, I64], F64]) -> None:
-        self._score = score
+        self._method = WeakMethod(score)
         self._met: dict[str, tuple[I64, F64]] = {}
 
     def scores(self, view: str, documents: I64) -> F64:
@@ -32,6 +37,11 @@ class Met:
             place = np.searchsorted(met, documents)
         found: F64 = known_scores[place]
         return found
+
+    def _score(self, view: str, documents: I64) -> F64:
+        score = self._method()
+        assert score is not None
+        return score(view, documents)
 
     def note(self, view: str, documents: I64, scores: F64) -> None:
         """Scores of distinct documents; those noted before keep theirs."""
