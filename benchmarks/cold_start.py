@@ -29,6 +29,7 @@ NOW, BEFORE = "hplus search", "hplus search before, hplus-mini in numpy"
 def run(arguments: list[str], source: Path | None = None) -> tuple[float, float]:
     """Seconds of one fresh process, by the clock and of CPU."""
     environment = {**os.environ, **({"PYTHONPATH": str(source)} if source else {})}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has bytecode
     before = os.times()
     started = time.perf_counter()
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=environment)

@@ -20,6 +20,7 @@ import pytest
 
 from hplus import Budget, HPlus, Index, __version__
 from hplus.cli import (
+    alone,
     app,
     budget,
     bulk,
@@ -404,6 +405,15 @@ def test_commands_are_documented() -> None:
         assert group.typer_instance is not None
         for command in group.typer_instance.registered_commands:
             assert f"hplus {group.name} {command.name}" in page
+
+
+def test_a_command_that_is_called_is_the_only_one_built() -> None:
+    for command in app.registered_commands:
+        assert command.name is not None
+        assert alone([command.name, "--help"]).registered_commands == [command]
+        assert alone([command.name]).registered_groups == []
+    for arguments in ([], ["--help"], ["serach", "x"], ["teach", "labels"]):
+        assert alone(arguments) is app
 
 
 def test_the_chinese_corpus_ranks_too(mini: HPlus) -> None:
