@@ -7,6 +7,11 @@ exponential gain; of a set with more than 500 queries a seeded sample. Tokens ar
 same importance as phrases, and pooled to as many vectors by Ward's method. `front_page.jsonl` gets
 the rows of every set, `front_page_differences.jsonl` the paired differences of their macro, with
 intervals and Holm's correction over all of them. Finished sets stay in the cache.
+
+    python benchmarks/front_page.py EVAL --cache STATES --out docs/results --others DIR
+
+measures other encoders instead, over the whole corpus: the same queries and the same cut; their
+weights are in DIR as docs/baselines.md says. `front_page_others.jsonl` gets their rows.
 """
 
 from __future__ import annotations
@@ -31,6 +36,11 @@ from hplus.views.fusion import fuse
 SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
 QUERIES, WIDTHS, COUNTS = 500, (384, 128), (32, 16)
 AS_SHIPPED = "hybrid, phrases merged to 32, 384 wide"
+WINDOW = 256
+OTHERS = {
+    "bge-small-en-v1.5": "one vector of 384",
+    "answerai-colbert-small-v1-states": "tokens, all, 384 wide",
+}
 
 
 def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
@@ -109,12 +119,39 @@ def differences() -> Iterator[tuple[str, str]]:
         yield f"small:phrases, merged to {count}, 128 wide", merged
 
 
+def write_others(options: argparse.Namespace) -> None:
+    """A row for each set and other encoder, which the laboratory runs."""
+    from hplus_lab.baselines import cut_at, named
+    from hplus_lab.baselines.measure import measure
+
+    rows = []
+    for name in SETS:
+        data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
+        for other, line in OTHERS.items():
+            found = measure(
+                cut_at(named(other), WINDOW),
+                data,
+                folder=options.others,
+                cache=options.cache / "baselines",
+            )
+            row = {"set": name, "model": other, "line": line, "queries": found["queries"]}
+            row["vectors"] = round(found["cost"]["vectors"], 1)
+            rows.append(row | {key: found[key] for key in ("ndcg10", "low", "high")})
+            print(json.dumps(rows[-1]), flush=True)
+    text = "\n".join(json.dumps(row) for row in rows) + "\n"
+    (options.out / "front_page_others.jsonl").write_text(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--others", type=Path)
     options = parser.parse_args()
+    if options.others is not None:
+        write_others(options)
+        return
     values: dict[str, dict[str, F64]] = {}
     rows = []
     for name in SETS:
