@@ -13,11 +13,13 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 PAPER = [EXPERIMENTS / "paper" / f"stage{stage}.toml" for stage in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    "path", [*PAPER, EXPERIMENTS / "small-v2.toml"], ids=lambda path: path.name
-)
+OURS = [EXPERIMENTS / f"{name}.toml" for name in ("small-v2", "small-heads", "mini-v2")]
+
+
+@pytest.mark.parametrize("path", [*PAPER, *OURS], ids=lambda path: path.name)
 def test_shipped_configurations_can_be_read(path: Path) -> None:
-    assert read_config(path).loss.global_.weight > 0
+    loss = read_config(path).loss
+    assert loss.global_.weight or loss.units.weight or loss.states.weight
 
 
 def test_the_papers_configuration_has_nothing_of_ours() -> None:
@@ -26,7 +28,7 @@ def test_the_papers_configuration_has_nothing_of_ours() -> None:
         assert config.loss.global_.widths == (64, 128, 256, 512, 1024)
         assert config.student.mode == "full"
         loss = config.loss
-        assert loss.units.weight == loss.boundaries.weight == 0
+        assert loss.units.weight == loss.boundaries.weight == loss.states.weight == 0
         lexical = (loss.lexical.head, loss.lexical.log, loss.lexical.repeats)
         assert lexical == (False, False, "sum")
         assert not any(h.min_max for h in (loss.global_, loss.token, loss.lexical))
