@@ -96,15 +96,13 @@ static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssi
     char *query = plan->query + stage * plan->stage_bytes;
     if (layout->vnni) {
         const Py_ssize_t units = units_of(plan, stage);
-        const Py_ssize_t piece = units > 4 ? 8 : units > 2 ? 16 : units > 1 ? 32 : 64;
+        const Py_ssize_t piece = units > 2 ? 16 : units > 1 ? 32 : 64;
         return query + (k / piece * plan->digits + digit) * REGISTER + i * piece + k % piece;
     }
     const Py_ssize_t number = layout->int8 ? 2 : 4, chunk = layout->int8 ? CODES : LANES;
     if (layout->apart)
         return query + (i * plan->columns + k) * number;
-    const Py_ssize_t chunks = plan->columns / chunk;
-    const Py_ssize_t row = (i / UNITS * chunks + k / chunk) * UNITS + i % UNITS;
-    return query + (row * chunk + k % chunk) * number;
+    return query + ((k / chunk * STAGE + i) * chunk + k % chunk) * number;
 }
 
 /* Codes of the unit at `place`, in one or two signed digits with VNNI. */
@@ -125,7 +123,7 @@ static void put(Plan *plan, const Layout *layout, Py_ssize_t place, const int16_
     }
     if (layout->vnni) {
         const Py_ssize_t stage = place / STAGE, units = units_of(plan, stage);
-        const int lanes = units > 4 ? 2 : units > 2 ? 4 : units > 1 ? 8 : 16;
+        const int lanes = units > 2 ? 4 : units > 1 ? 8 : 16;
         for (int d = 0; d < plan->digits; d++)
             plan->from[(stage * plan->digits + d) * 16 + place % STAGE * lanes] = -128 * sums[d];
     }
@@ -249,25 +247,34 @@ static inline int64_t number(const char *numbers, Py_ssize_t j)
     return found;
 }
 
-/* Ask for the next `count` rows that will be read; a row that is not there does no harm. */
+/* Ask for the next `count` rows that will be read, but for documents that follow the one before:
+   the processor sees those coming. A row that is not there does no harm. */
 static inline void fetch(Reader *reader, Py_ssize_t count)
 {
 #ifdef __GNUC__
     const Documents *documents = reader->documents;
     const uint64_t size = documents->scale_kind == 'e' ? 2 : 4;
-    for (; count > 0; count--) {
-        while (reader->later_at >= reader->later_end) {
+    while (count > 0) {
+        if (reader->later_at >= reader->later_end) {
             if (reader->later + 1 >= documents->count)
                 return;
+            const int64_t before = reader->later_end;
             reader->later_at = number(documents->starts, ++reader->later);
             reader->later_end = number(documents->ends, reader->later);
-            __builtin_prefetch((const void *)((uintptr_t)documents->scales +
-                                              (uintptr_t)((uint64_t)reader->later_at * size)));
+            if (reader->later_at == before) {
+                const uint64_t rows = (uint64_t)reader->later_end - (uint64_t)before;
+                reader->later_at = reader->later_end;
+                count -= rows < (uint64_t)count ? (Py_ssize_t)rows : count;
+            } else
+                __builtin_prefetch((const void *)((uintptr_t)documents->scales +
+                                                  (uintptr_t)((uint64_t)reader->later_at * size)));
+            continue;
         }
         const uint64_t row = (uint64_t)reader->later_at++;
         const uintptr_t from = (uintptr_t)documents->vectors + (uintptr_t)(row * documents->stride);
         for (Py_ssize_t k = 0; k < documents->bytes; k += 64)
             __builtin_prefetch((const void *)(from + k));
+        count--;
     }
 #else
     (void)reader, (void)count;
@@ -295,6 +302,8 @@ static Tile next_tile(Reader *reader, int64_t start, int64_t end)
         layout->halves(reader->scales, documents->scales + 2 * start, count);
     else if (documents->scale_kind == 'f')
         memcpy(reader->scales, documents->scales + 4 * start, (size_t)count * sizeof(float));
+    for (Py_ssize_t u = count; u % 4; u++)
+        reader->scales[u] = reader->scales[count - 1];
     if (layout->pack) {
         layout->pack(reader->packed, row, tile.rows, stride, count, layout->width);
         tile.rows = reader->packed, tile.stride = row;

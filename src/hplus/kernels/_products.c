@@ -9,10 +9,13 @@
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define WITH_AVX2 1
+#define WITH_X86 1
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx2,avx512f,avx512bw,avx512vnni")))
 #endif
+
+enum { PORTABLE, WITH_256, WITH_512 }; /* what a caller lets us use */
 
 /* Returns the first place that is not in 0:count, or `wanted`. */
 typedef Py_ssize_t (*Run)(const int16_t *codes, Py_ssize_t width, const char *rows,
@@ -41,7 +44,7 @@ static Py_ssize_t run(const int16_t *codes, Py_ssize_t width, const char *rows, 
     return wanted;
 }
 
-#ifdef WITH_AVX2
+#ifdef WITH_X86
 /* Two sums, so that no step waits for the one before. */
 AVX2 static Py_ssize_t run_avx2(const int16_t *codes, Py_ssize_t width, const char *rows,
                                 Py_ssize_t count, const char *places, Py_ssize_t wanted, char *out)
@@ -70,9 +73,53 @@ AVX2 static Py_ssize_t run_avx2(const int16_t *codes, Py_ssize_t width, const ch
     }
     return wanted;
 }
+
+/* Four rows at a time: their sums are added up together. */
+AVX512 static Py_ssize_t run_avx512(const int16_t *codes, Py_ssize_t width, const char *rows,
+                                    Py_ssize_t count, const char *places, Py_ssize_t wanted,
+                                    char *out)
+{
+    const Py_ssize_t whole = width / 32 * 32;
+    Py_ssize_t j = 0;
+    for (; j + 4 <= wanted; j += 4) {
+        const char *row[4];
+        __m512i sums[4];
+        for (int u = 0; u < 4; u++) {
+            const int64_t place = place_at(places, j + u);
+            if (place < 0 || place >= count)
+                return j + u;
+            row[u] = rows + place * width;
+            sums[u] = _mm512_setzero_si512();
+        }
+        for (Py_ssize_t k = 0; k < whole; k += 32) {
+            const __m512i x = _mm512_loadu_si512(codes + k);
+            for (int u = 0; u < 4; u++) {
+                const __m256i bytes = _mm256_loadu_si256((const __m256i *)(row[u] + k));
+                sums[u] = _mm512_dpwssd_epi32(sums[u], _mm512_cvtepi8_epi16(bytes), x);
+            }
+        }
+        const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[0], sums[1]),
+                                            _mm512_unpackhi_epi32(sums[0], sums[1]));
+        const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[2], sums[3]),
+                                            _mm512_unpackhi_epi32(sums[2], sums[3]));
+        const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd),
+                                             _mm512_unpackhi_epi64(ab, cd));
+        const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all),
+                                              _mm512_extracti64x4_epi64(all, 1));
+        int32_t totals[4];
+        _mm_storeu_si128((__m128i *)totals, _mm_add_epi32(_mm256_castsi256_si128(half),
+                                                          _mm256_extracti128_si256(half, 1)));
+        for (int u = 0; u < 4; u++)
+            for (Py_ssize_t k = whole; k < width; k++)
+                totals[u] += codes[k] * (signed char)row[u][k];
+        memcpy(out + 4 * j, totals, sizeof totals);
+    }
+    const Py_ssize_t rest = run(codes, width, rows, count, places + 8 * j, wanted - j, out + 4 * j);
+    return j + rest;
+}
 #endif
 
-/* products(codes i16[r], rows i8[n, r], places i64[m], out i32[m], avx2) */
+/* products(codes i16[r], rows i8[n, r], places i64[m], out i32[m], level) */
 static PyObject *products(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -80,8 +127,8 @@ static PyObject *products(PyObject *module, PyObject *args)
     Py_buffer v[4] = {{0}};
     const char *kinds[4] = {"h", "b", "lq", "i"};
     const int axes[4] = {1, 2, 1, 1}, sizes[4] = {2, 1, 8, 4};
-    int avx2;
-    if (!PyArg_ParseTuple(args, "OOOOp", a, a + 1, a + 2, a + 3, &avx2))
+    int level;
+    if (!PyArg_ParseTuple(args, "OOOOi", a, a + 1, a + 2, a + 3, &level))
         return NULL;
     for (int k = 0; k < 4; k++) {
         const int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (k == 3 ? PyBUF_WRITABLE : 0);
@@ -101,9 +148,13 @@ static PyObject *products(PyObject *module, PyObject *args)
         goto done;
     }
     Run chosen = run;
-#ifdef WITH_AVX2
-    if (avx2 && __builtin_cpu_supports("avx2"))
+    (void)level;
+#ifdef WITH_X86
+    if (level >= WITH_256 && __builtin_cpu_supports("avx2"))
         chosen = run_avx2;
+    if (level >= WITH_512 && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vnni"))
+        chosen = run_avx512;
 #endif
     Py_ssize_t reached;
     Py_BEGIN_ALLOW_THREADS

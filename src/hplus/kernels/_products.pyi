@@ -7,6 +7,6 @@ def products(
     rows: npt.NDArray[Any],
     places: npt.NDArray[Any],
     out: npt.NDArray[Any],
-    avx2: bool,
+    level: int,
     /,
 ) -> None: ...

@@ -1,6 +1,6 @@
 /* Products of the units of a query with the rows of a document, and their maxima.
 
-   The units are taken in stages of 8. A tile (the rows of a document, or as many as fit a few
+   The units are taken in stages of 4. A tile (the rows of a document, or as many as fit a few
    kilobytes) is packed once, and every stage of every query meets it while it is in the cache.
    A row's product is the same whatever stands beside it: a block short of rows repeats its last
    one (a maximum does not mind).
@@ -12,8 +12,8 @@
    multiplies four unsigned bytes with four signed ones in each of 16 lanes: packing a row adds 128
    to its codes, the sums start from what that adds to them, and a 16-bit code is two signed digits
    of 8 bits. Its lanes are units: a piece of a row, repeated, meets as many bytes of each unit, so
-   that nothing is left to be added up at the end of a row but 2 lanes of a unit (in a stage of 8;
-   a shorter last stage has more lanes for each). */
+   that only 4 lanes of a unit are left to be added up, those of 4 rows together (a last stage of one
+   or two units has more lanes for each). */
 
 #include "arrays.h"
 #include <math.h>
@@ -27,7 +27,7 @@
 #define INLINE __attribute__((always_inline)) inline
 #endif
 
-enum { STAGE = 8, ROWS = 3, UNITS = 4, LANES = 8, CODES = 16, REGISTER = 64 };
+enum { STAGE = 4, ROWS = 3, LANES = 8, CODES = 16, REGISTER = 64 };
 enum { MAX_WIDTH = 65536, TILE = 32768, BLOCKS = 24 };
 /* The largest 16-bit code: 127 * 256 + 127, of two signed digits. */
 enum { MAX_CODE = 32639, MAX_DIGIT = 127 };
@@ -49,9 +49,9 @@ typedef struct Plan {
     int digits;             /* VNNI: 1 for a coarse query, 2 for a whole one */
     char *query;            /* [stages], each as its block function says */
     int32_t *from;          /* VNNI: what the sums start from, [stages][digits][16] */
-    float *steps;           /* [8 * stages] what one step of a unit's codes is worth */
-    float *best;            /* [8 * stages] maxima of the present document, in steps */
-    float *weights;         /* [8 * stages], 0 where there is no unit */
+    float *steps;           /* [4 * stages] what one step of a unit's codes is worth */
+    float *best;            /* [4 * stages] maxima of the present document, in steps */
+    float *weights;         /* [4 * stages], 0 where there is no unit */
     double *above;          /* [stages] what a score can be above the sum of the first stages */
     double below;           /* what it can be below the sum of all */
     Py_ssize_t *place;      /* [units] */
@@ -117,31 +117,28 @@ static inline void multiply_add(Four *sum, const float *x, const float *y)
 #endif
 }
 
-/* query: float [2][chunks][4][8] */
+/* query: float [chunks][4][8] */
 static void block_f32(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
-    const Py_ssize_t chunks = plan->columns / LANES;
-    for (Py_ssize_t g = 0; g * UNITS < units_of(plan, stage); g++)
-        for (Py_ssize_t u = 0; u < tile->count; u++) {
-            const float *row = (const float *)(tile->rows + u * tile->stride);
-            const float *x = (const float *)(plan->query + stage * plan->stage_bytes) +
-                             g * chunks * UNITS * LANES;
-            Four sums[UNITS][2];
-            memset(sums, 0, sizeof sums);
-            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS * LANES, row += LANES)
-                for (int i = 0; i < UNITS; i++)
-                    for (int h = 0; h < 2; h++)
-                        multiply_add(&sums[i][h], x + i * LANES + 4 * h, row + 4 * h);
-            for (int i = 0; i < UNITS; i++) {
-                float s[LANES], *best = plan->best + stage * STAGE + g * UNITS + i;
-                memcpy(s, sums[i], sizeof s);
-                float found = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-                *best = larger(found * tile->scales[u], *best);
-            }
+    for (Py_ssize_t u = 0; u < tile->count; u++) {
+        const float *row = (const float *)(tile->rows + u * tile->stride);
+        const float *x = (const float *)(plan->query + stage * plan->stage_bytes);
+        Four sums[STAGE][2];
+        memset(sums, 0, sizeof sums);
+        for (Py_ssize_t k = 0; k < plan->columns; k += LANES, x += STAGE * LANES)
+            for (int i = 0; i < STAGE; i++)
+                for (int h = 0; h < 2; h++)
+                    multiply_add(&sums[i][h], x + i * LANES + 4 * h, row + k + 4 * h);
+        for (int i = 0; i < STAGE; i++) {
+            float s[LANES], *best = plan->best + stage * STAGE + i;
+            memcpy(s, sums[i], sizeof s);
+            float found = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+            *best = larger(found * tile->scales[u], *best);
         }
+    }
 }
 
-/* rows: int16_t [columns]; query: int16_t [8][columns] */
+/* rows: int16_t [columns]; query: int16_t [4][columns] */
 static void block_int8(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
     const int16_t *query = (const int16_t *)(plan->query + stage * plan->stage_bytes);
@@ -200,13 +197,13 @@ AVX512 static void shift_int8(char *to, Py_ssize_t row, const char *from, Py_ssi
 }
 
 /* The sums of four registers, in the order of `block_f32`. */
-AVX2 static inline __m128 totals_f32(const __m256 v[UNITS])
+AVX2 static inline __m128 totals_f32(const __m256 v[STAGE])
 {
     __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     return _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
 }
 
-AVX2 static inline __m128 totals_int8(const __m256i v[UNITS])
+AVX2 static inline __m128 totals_int8(const __m256i v[STAGE])
 {
     __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
     s = _mm256_add_epi32(s, _mm256_permute2x128_si256(s, s, 1));
@@ -231,78 +228,67 @@ static inline Py_ssize_t row_at(const Tile *tile, Py_ssize_t u)
 
 AVX2 static void block_f32_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
-    const Py_ssize_t chunks = plan->columns / LANES, groups = (units_of(plan, stage) + 3) / UNITS;
+    float *to = plan->best + stage * STAGE;
+    __m128 best = _mm_loadu_ps(to);
     for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
         const float *x = (const float *)(plan->query + stage * plan->stage_bytes), *rows[ROWS];
-        float *to = plan->best + stage * STAGE;
-        for (int u = 0; u < ROWS; u++)
+        __m256 sums[ROWS][STAGE];
+        for (int u = 0; u < ROWS; u++) {
             rows[u] = (const float *)(tile->rows + row_at(tile, first + u) * tile->stride);
-        for (Py_ssize_t g = 0; g < groups; g++, to += UNITS) {
-            __m256 sums[ROWS][UNITS];
+            for (int i = 0; i < STAGE; i++)
+                sums[u][i] = _mm256_setzero_ps();
+        }
+        for (Py_ssize_t k = 0; k < plan->columns; k += LANES, x += STAGE * LANES) {
+            __m256 row[ROWS];
             for (int u = 0; u < ROWS; u++)
-                for (int i = 0; i < UNITS; i++)
-                    sums[u][i] = _mm256_setzero_ps();
-            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS * LANES) {
-                __m256 row[ROWS];
+                row[u] = _mm256_loadu_ps(rows[u] + k);
+            for (int i = 0; i < STAGE; i++) {
+                const __m256 unit = _mm256_load_ps(x + i * LANES);
                 for (int u = 0; u < ROWS; u++)
-                    row[u] = _mm256_loadu_ps(rows[u] + c * LANES);
-                for (int i = 0; i < UNITS; i++) {
-                    const __m256 unit = _mm256_load_ps(x + i * LANES);
-                    for (int u = 0; u < ROWS; u++)
-                        sums[u][i] = _mm256_fmadd_ps(unit, row[u], sums[u][i]);
-                }
+                    sums[u][i] = _mm256_fmadd_ps(unit, row[u], sums[u][i]);
             }
-            __m128 best = _mm_loadu_ps(to);
-            for (int u = 0; u < ROWS; u++) { /* a NaN is passed over, as by C's `>` */
-                const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
-                best = _mm_max_ps(_mm_mul_ps(totals_f32(sums[u]), scale), best);
-            }
-            _mm_storeu_ps(to, best);
+        }
+        for (int u = 0; u < ROWS; u++) { /* a NaN is passed over, as by C's `>` */
+            const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
+            best = _mm_max_ps(_mm_mul_ps(totals_f32(sums[u]), scale), best);
         }
     }
+    _mm_storeu_ps(to, best);
 }
 
-/* rows: int8 as they lie; query: int16_t [2][chunks][4][16] */
+/* rows: int8 as they lie; query: int16_t [chunks][4][16] */
 AVX2 static void block_int8_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
-    const Py_ssize_t chunks = plan->columns / CODES, groups = (units_of(plan, stage) + 3) / UNITS;
+    float *to = plan->best + stage * STAGE;
+    __m128 best = _mm_loadu_ps(to);
     for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
         const __m256i *x = (const __m256i *)(plan->query + stage * plan->stage_bytes);
-        const __m128i *rows[ROWS];
-        float *to = plan->best + stage * STAGE;
-        for (int u = 0; u < ROWS; u++)
-            rows[u] = (const __m128i *)(tile->rows + row_at(tile, first + u) * tile->stride);
-        for (Py_ssize_t g = 0; g < groups; g++, to += UNITS) {
-            __m256i sums[ROWS][UNITS];
+        const char *rows[ROWS];
+        __m256i sums[ROWS][STAGE];
+        for (int u = 0; u < ROWS; u++) {
+            rows[u] = tile->rows + row_at(tile, first + u) * tile->stride;
+            for (int i = 0; i < STAGE; i++)
+                sums[u][i] = _mm256_setzero_si256();
+        }
+        for (Py_ssize_t k = 0; k < plan->columns; k += CODES, x += STAGE) {
+            __m256i row[ROWS];
             for (int u = 0; u < ROWS; u++)
-                for (int i = 0; i < UNITS; i++)
-                    sums[u][i] = _mm256_setzero_si256();
-            for (Py_ssize_t c = 0; c < chunks; c++, x += UNITS) {
-                __m256i row[ROWS];
+                row[u] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(rows[u] + k)));
+            for (int i = 0; i < STAGE; i++)
                 for (int u = 0; u < ROWS; u++)
-                    row[u] = _mm256_cvtepi8_epi16(_mm_loadu_si128(rows[u] + c));
-                for (int i = 0; i < UNITS; i++)
-                    for (int u = 0; u < ROWS; u++)
-                        multiply_add_int8(&sums[u][i], row[u], x + i);
-            }
-            __m128 best = _mm_loadu_ps(to);
-            for (int u = 0; u < ROWS; u++) {
-                const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
-                best = _mm_max_ps(_mm_mul_ps(totals_int8(sums[u]), scale), best);
-            }
-            _mm_storeu_ps(to, best);
+                    multiply_add_int8(&sums[u][i], row[u], x + i);
+        }
+        for (int u = 0; u < ROWS; u++) {
+            const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
+            best = _mm_max_ps(_mm_mul_ps(totals_int8(sums[u]), scale), best);
         }
     }
+    _mm_storeu_ps(to, best);
 }
 
 /* 4 * lanes bytes of a row in every unit's lanes. */
 AVX512 static INLINE __m512i repeated(const char *piece, int lanes)
 {
-    if (lanes == 2) {
-        int64_t eight;
-        memcpy(&eight, piece, sizeof eight);
-        return _mm512_set1_epi64(eight);
-    }
     if (lanes == 4)
         return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)piece));
     if (lanes == 8)
@@ -310,20 +296,26 @@ AVX512 static INLINE __m512i repeated(const char *piece, int lanes)
     return _mm512_loadu_si512(piece);
 }
 
-/* Every lane of a unit gets the sum of all of them. */
-AVX512 static INLINE __m512i totals(__m512i v, int lanes)
+/* In each 128 bits, [a, b, c, d]: of four rows the sums of their lanes there. */
+AVX512 static INLINE __m512i four_totals(const __m512i v[4])
 {
-    v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
-    if (lanes >= 4)
-        v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
-    if (lanes >= 8)
-        v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0xb1));
-    if (lanes >= 16)
-        v = _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0x4e));
-    return v;
+    const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]),
+                                        _mm512_unpackhi_epi32(v[0], v[1]));
+    const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]),
+                                        _mm512_unpackhi_epi32(v[2], v[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
 }
 
-/* `count` rows from `first` against one stage, whose units have so many lanes and digits each. */
+/* sum += products of four bytes, in place: GCC moves sums to other registers and back. */
+AVX512 static INLINE void multiply_add_vnni(__m512i *sum, __m512i row, __m512i unit)
+{
+    __asm__("vpdpbusd %[unit], %[row], %[sum]"
+            : [sum] "+v"(*sum)
+            : [row] "v"(row), [unit] "v"(unit));
+}
+
+/* `count` rows from `first`, a multiple of 4, against one stage, whose units have so many lanes and
+   digits each. Rows that are not there repeat the last one, and so do their scales. */
 AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile,
                                       Py_ssize_t first, __m512 best, int count, int lanes,
                                       int digits)
@@ -331,24 +323,28 @@ AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const 
     const __m512i *x = (const __m512i *)(plan->query + stage * plan->stage_bytes);
     const __m512i *from = (const __m512i *)plan->from + stage * plan->digits;
     const char *rows[8];
-    __m512i sums[8][2];
+    __m512i sums[2][8];
     for (int u = 0; u < count; u++) {
         rows[u] = tile->rows + row_at(tile, first + u) * tile->stride;
         for (int d = 0; d < digits; d++)
-            sums[u][d] = from[d];
+            sums[d][u] = from[d];
     }
     for (Py_ssize_t k = 0; k < plan->columns; k += 4 * lanes, x += digits)
         for (int u = 0; u < count; u++) {
             const __m512i piece = repeated(rows[u] + k, lanes);
             for (int d = 0; d < digits; d++)
-                sums[u][d] = _mm512_dpbusd_epi32(sums[u][d], piece, x[d]);
+                multiply_add_vnni(&sums[d][u], piece, x[d]);
         }
-    for (int u = 0; u < count; u++) {
-        __m512i sum = sums[u][0];
+    for (int u = 0; u < count; u += 4) {
+        __m512i sum = four_totals(sums[0] + u);
         if (digits == 2)
-            sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), sums[u][1]);
-        const __m512 scale = _mm512_set1_ps(tile->scales[row_at(tile, first + u)]);
-        best = _mm512_max_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(totals(sum, lanes)), scale), best);
+            sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), four_totals(sums[1] + u));
+        if (lanes >= 8)
+            sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0xb1));
+        if (lanes >= 16)
+            sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0x4e));
+        const __m512 scale = _mm512_broadcast_f32x4(_mm_loadu_ps(tile->scales + first + u));
+        best = _mm512_max_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), best);
     }
     return best;
 }
@@ -356,27 +352,26 @@ AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const 
 AVX512 static INLINE void tile_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile,
                                     int lanes, int digits)
 {
-    Py_ssize_t u = 0;
+    const __m512i firsts = _mm512_setr_epi32(0, lanes, lanes * 2 % 16, lanes * 3 % 16, 0, 0, 0, 0,
+                                             0, 0, 0, 0, 0, 0, 0, 0);
+    float *to = plan->best + stage * STAGE;
     __m512 best = _mm512_set1_ps(-INFINITY);
+    Py_ssize_t u = 0;
     for (; u + 4 < tile->count; u += 8)
         best = rows_vnni(plan, stage, tile, u, best, 8, lanes, digits);
-    if (u + 1 < tile->count)
+    if (u < tile->count)
         best = rows_vnni(plan, stage, tile, u, best, 4, lanes, digits);
-    else if (u < tile->count)
-        best = rows_vnni(plan, stage, tile, u, best, 1, lanes, digits);
-    float *to = plan->best + stage * STAGE, found[16];
-    _mm512_storeu_ps(found, best);
-    for (int i = 0; i < 16 / lanes; i++)
-        to[i] = larger(found[i * lanes], to[i]);
+    best = _mm512_max_ps(best, _mm512_shuffle_ps(best, best, 0xb1));
+    best = _mm512_max_ps(best, _mm512_shuffle_ps(best, best, 0x4e));
+    const __m128 found = _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, best));
+    _mm_storeu_ps(to, _mm_max_ps(found, _mm_loadu_ps(to)));
 }
 
 /* rows: codes + 128; query: int8_t [pieces][digits][units][4 * lanes] */
 AVX512 static void block_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
     const Py_ssize_t units = units_of(plan, stage);
-    if (units > 4)
-        plan->digits == 1 ? tile_vnni(plan, stage, tile, 2, 1) : tile_vnni(plan, stage, tile, 2, 2);
-    else if (units > 2)
+    if (units > 2)
         plan->digits == 1 ? tile_vnni(plan, stage, tile, 4, 1) : tile_vnni(plan, stage, tile, 4, 2);
     else if (units > 1)
         plan->digits == 1 ? tile_vnni(plan, stage, tile, 8, 1) : tile_vnni(plan, stage, tile, 8, 2);

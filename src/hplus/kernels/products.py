@@ -1,7 +1,8 @@
 """Products of one vector with many rows of int8, in the order of the rows.
 
 The vector becomes codes of 16 bits, whose step is its largest number / L, L = min(32767,
-floor((2^31 - 1) / (127 r))); the rest is exact, in C with AVX2, in portable C and in numpy alike.
+floor((2^31 - 1) / (127 r))); the rest is exact, in C with AVX512-VNNI or AVX2, in portable C and
+in numpy alike.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hplus.kernels.maxsim import implementation
+from hplus.kernels.maxsim import compiled, implementation
 from hplus.types import F32, I64
 
 try:
@@ -25,7 +26,7 @@ _BLOCK = 8_192
 def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) -> F32:
     """<query, rows[p]> for every p of `places`, f32[m]; query f32[r], rows i8[n, r], contiguous.
 
-    kernel: "C, AVX2", "C, portable" or "numpy"; by default as `implementation()` says.
+    kernel: "C, AVX512", "C, AVX2", "C, portable" or "numpy"; by default `implementation()`.
 
     >>> rows = np.array([[3, 4], [5, 6]], np.int8)
     >>> products(np.array([1, 2], np.float32), rows, np.array([1, 0])).round(2).tolist()
@@ -39,7 +40,8 @@ def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) ->
         sums = _sums(codes, rows, places)
     else:
         sums = np.empty(len(places), np.int32)
-        _products.products(codes, rows, np.ascontiguousarray(places), sums, kernel != "C, portable")
+        _, level = compiled(kernel)
+        _products.products(codes, rows, np.ascontiguousarray(places), sums, level)
     return sums.astype(np.float32) * np.float32(step)
 
 

@@ -122,8 +122,8 @@ class LocalBranches:
             passages = self._leading(view, passages, k, shared)
         scores = self.scores(view, passages)
         documents = self.engine.snapshot.documents(passages)
-        firsts = first_places(documents)
-        if len(firsts) < len(documents):
+        if documents is not passages:  # a document is as good as its best passage
+            firsts = first_places(documents)
             documents, scores = documents[firsts], np.maximum.reduceat(scores, firsts)
         chosen = best(self.engine, documents, scores, k)
         return Candidates(documents[chosen], scores[chosen], path)
@@ -231,7 +231,10 @@ class LocalBranches:
                 kept *= 4
                 near = documents[_largest(estimated, kept)]
             scanned.append(near)
-        return np.sort(_joined(scanned)), self._path("sketches", len(sketched))
+        documents = _joined(scanned)
+        if sketched:
+            documents.sort()
+        return documents, self._path("sketches", len(sketched))
 
     def _documents(self, passages: I64) -> int:
         """How many documents these passages are of."""

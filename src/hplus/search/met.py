@@ -24,7 +24,7 @@ class Met:
     def scores(self, view: str, documents: I64) -> F64:
         """Scores of documents, ascending and distinct: looked up, or scored now."""
         if view not in self._met:
-            self._met[view] = documents, self._score(view, documents)
+            self.note(view, documents, self._score(view, documents))
             return self._met[view][1]
         met, known_scores = self._met[view]
         place = np.searchsorted(met, documents)
@@ -44,7 +44,10 @@ class Met:
         return score(view, documents)
 
     def note(self, view: str, documents: I64, scores: F64) -> None:
-        """Scores of distinct documents; those noted before keep theirs."""
-        met, known = self._met.get(view, (np.empty(0, np.int64), np.empty(0)))
+        """Scores of documents, ascending and distinct; those noted before keep theirs."""
+        if view not in self._met:
+            self._met[view] = documents, scores
+            return
+        met, known = self._met[view]
         every, first = np.unique(np.append(met, documents), return_index=True)
         self._met[view] = every, np.append(known, scores)[first]

@@ -77,7 +77,9 @@ def _search(
     leading = [view for view in alphas if view != "lexical"] or ["lexical"]
     while True:
         found = {view: branches.candidates(view, sizes[view]) for view in leading}
-        documents = np.setdiff1d(_union(list(found.values())), without, assume_unique=True)
+        documents = _union(list(found.values()))
+        if len(without):
+            documents = np.setdiff1d(documents, without, assume_unique=True)
         documents, scores = _scored(engine, branches, documents, alphas)
         fused = fusion.fuse(scores, alphas)
         page = _page(engine, request, documents, fused)
