@@ -20,6 +20,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 HIDDEN = "scifact"
 SETS = (HIDDEN, "nfcorpus", "cisi")
 QUERIES = 50  # of each set that is asked
-SHARES = (128, 64, 32, 16, 8, 4)
+SHARES = (512, 256, 128, 64, 32, 16, 8)
 CHUNK = 5_000
 SEED = 13
 NOISE = 0.75  # a vector of this length at a right angle to a unit vector: cosine 0.8
@@ -84,16 +85,22 @@ def build(folder: Path, hidden: Encoded, ids: list[str], documents: Encoded, cou
         index = Index.create(
             folder, budget=BUDGET, width=WIDTH, global_width=WIDTH, fingerprint="scale"
         )
-    done, there, added_s, cpu_s = 0, len(index), 0.0, 0.0
-    with Memory() as memory, index:
-        for names, make in chunks(hidden, ids, documents, count):
-            done += len(names)
-            if done > there:
-                encoded = make()
-                started, cpu = time.perf_counter(), time.process_time()
-                index.add_encoded(names, encoded)
-                added_s += time.perf_counter() - started
-                cpu_s += time.process_time() - cpu
+    there, added_s, cpu_s = len(index), 0.0, 0.0
+    wanted, done = [], 0
+    for names, make in chunks(hidden, ids, documents, count):
+        done += len(names)
+        if done > there:
+            wanted.append((names, make))
+    with Memory() as memory, index, ThreadPoolExecutor(1) as pool:
+        # One chunk is made up while another is added: a reader of encodings would do as much.
+        made = [pool.submit(make) for _, make in wanted[:1]]
+        for i, (names, _) in enumerate(wanted):
+            encoded = made.pop().result()
+            made = [pool.submit(make) for _, make in wanted[i + 1 : i + 2]]
+            started, cpu = time.perf_counter(), time.thread_time()
+            index.add_encoded(names, encoded)
+            added_s += time.perf_counter() - started
+            cpu_s += time.thread_time() - cpu
         started, cpu = time.perf_counter(), time.process_time()
         index.compact()
         compact_s, cpu_s = time.perf_counter() - started, cpu_s + time.process_time() - cpu

@@ -12,7 +12,9 @@
 
 #include "products.h"
 
-enum { AHEAD = 64, COARSE = 5 }; /* rows to fetch ahead; units from which a first pass pays */
+enum { AHEAD = 64 }; /* rows to fetch ahead */
+/* A first pass pays from so many units on, and if one document in so many is wanted. */
+enum { COARSE_UNITS = 2, COARSE_SHARE = 8 };
 
 typedef struct {
     const char *vectors, *scales, *starts, *ends;
@@ -667,7 +669,8 @@ static PyObject *scan(PyObject *module, PyObject *args)
         const float *query = (const float *)v[QUERY].buf + first * width;
         const float *weights = (const float *)v[WEIGHTS].buf + first;
         own->k = k < documents.count ? (Py_ssize_t)k : documents.count;
-        own->coarse = layout.vnni && end - first >= COARSE && k < documents.count / 2;
+        own->coarse = layout.vnni && end - first >= COARSE_UNITS &&
+                      k <= documents.count / COARSE_SHARE;
         memcpy(&own->least, (const char *)v[LEAST].buf + 4 * queries, sizeof own->least);
         own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(float));
         if (!own->heap ||

@@ -110,6 +110,8 @@ class LocalBranches:
         """Queries that are answered at the same time; they share a pass over the vectors."""
         self._scanned: dict[tuple[str, int], tuple[I64, F64]] = {}
         """By view and k, what a pass has found."""
+        self._least: dict[tuple[str, int], float] = {}
+        """By view and k, a raw score that k passages are known to reach."""
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
@@ -227,6 +229,9 @@ class LocalBranches:
             documents = _joined([first + places for _, first, places in sketched])
             kept = max(kept, len(documents) // SURVIVING)
             near = documents[_largest(estimated, kept)]
+            # With the score of the likely best in hand, a scan leaves most others early.
+            likely = documents[_largest(estimated, k)]
+            self._least["phrase", k] = float(self._raw("phrase", likely).min())
             while len(near) < len(documents) and self._documents(near) < k:  # of too few documents
                 kept *= 4
                 near = documents[_largest(estimated, kept)]
@@ -262,7 +267,7 @@ def scan(
     """
     first = branches[0]
     found = [[NONE] for _ in branches]
-    least = [-np.inf] * len(branches)
+    least = [own._least.get((view, k), -np.inf) for own in branches]
     width = (first.query.global_ if view == "global" else first.query.units.vectors).shape[1]
     for segment, start, places in by_part(first.engine.snapshot, passages):
         rows = (

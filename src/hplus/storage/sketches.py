@@ -14,11 +14,14 @@ with the landmarks, and nothing of it is carried over.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from hplus.kernels import maxima
+from hplus.kernels.threads import each_of
 from hplus.storage.segment import F16, Array, dequantise
 from hplus.storage.segment_file import Stream
 from hplus.types import F32, I64, offsets_of
@@ -36,6 +39,7 @@ LARGEST = 5.0
 # Of the mean variance of a column: keeps columns of little worth from following single anchors.
 RIDGE = 1e-4
 BLOCK = 2_048
+CORES = os.cpu_count() or 1
 
 Units = tuple[Array, F16 | None, I64, I64]
 """Documents of one segment: the vectors and scales of its units, and the units of each document,
@@ -115,9 +119,14 @@ def _landmarks(parts: Sequence[Units], units: int, random: np.random.Generator) 
 def _maxima(parts: Sequence[Units], firsts: I64, documents: I64, landmarks: F32) -> Iterator[F32]:
     """The maxima of every landmark over these documents, ascending, f32[., L], some at a time."""
     bounds = np.searchsorted(documents, firsts)
-    for (vectors, scales, starts, ends), first, a, b in zip(
+    for part, first, a, b in zip(
         parts, firsts.tolist(), bounds.tolist(), bounds[1:].tolist(), strict=False
     ):
-        for begin in range(a, b, BLOCK):
-            own = documents[begin : min(begin + BLOCK, b)] - first
-            yield maxima(landmarks, vectors, scales, starts[own], ends[own])
+        blocks = [documents[i : min(i + BLOCK, b)] - first for i in range(a, b, BLOCK)]
+        for i in range(0, len(blocks), CORES):
+            yield from each_of(partial(_met, part, landmarks), blocks[i : i + CORES])
+
+
+def _met(part: Units, landmarks: F32, documents: I64) -> F32:
+    vectors, scales, starts, ends = part
+    return maxima(landmarks, vectors, scales, starts[documents], ends[documents])
