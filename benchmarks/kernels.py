@@ -5,16 +5,22 @@
 12 query units against 1,000 documents of 253 (all tokens of an abstract) and of 32 vectors (a
 budget), 128 wide. Every system takes its turn in every round; `x numpy` (the faster of its two
 ways) and `x maxsim-cpu` are ratios of best times, which other work on the machine disturbs least.
+Two limits are measured in the same run: `of reading`, the time it takes to read the bytes over
+that of the kernel, and `of peak`, its multiply-adds over what the core does with the same
+instructions and nothing to read (peak.c; a query of 16-bit codes takes two of VNNI's for each).
 maxsim-cpu is optional (`pip install maxsim-cpu`); it has no weights, so its query is multiplied by
 them. Writes docs/results/kernels.jsonl.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +41,12 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results" / "kernels.jsonl"
 UNITS, DOCUMENTS, WIDTH = 12, 1000, 128
 BLOCK = 25  # documents per block for numpy
 System = Callable[[], Any]
+PEAKS = {  # the function of peak.c, and its multiply-adds for one of ours
+    "hplus C, AVX512: int8": ("int8_avx512", 2),
+    "hplus C, AVX2: int8": ("int8_avx2", 1),
+    "hplus C, AVX512: f32": ("f32_avx2", 1),
+    "hplus C, AVX2: f32": ("f32_avx2", 1),
+}
 
 
 def processor() -> str:
@@ -96,9 +108,32 @@ def systems(length: int) -> dict[str, System]:
     return found
 
 
+def peaks() -> dict[str, float]:
+    """Multiply-adds a millisecond that the kernels could do if nothing had to be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = f"{folder}/peak.so"
+        source = str(Path(__file__).with_name("peak.c"))
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True)
+        compiled = ctypes.CDLL(library)
+    found = {}
+    for name, (function, times) in PEAKS.items():
+        if name.removeprefix("hplus ").split(":")[0] in maxsim.KERNELS:
+            run = getattr(compiled, function)
+            run.restype, run.argtypes = ctypes.c_double, [ctypes.c_long]
+            rates = []
+            for _ in range(10):
+                started = time.perf_counter()
+                products = run(200_000)
+                rates.append(products / (time.perf_counter() - started) / 1e3)
+            found[name] = max(rates) / times
+    return found
+
+
 def measured(length: int, rounds: int) -> list[dict[str, Any]]:
-    """Interleaved rounds: best and median milliseconds, and the ratio of the peers' best to it."""
-    found = systems(length)
+    """Interleaved rounds: best and median milliseconds, the ratio of the peers' best to it, and the
+    shares of both limits."""
+    found, limits = systems(length), peaks()
+    multiply_adds = UNITS * DOCUMENTS * length * WIDTH
     times: dict[str, list[float]] = {name: [] for name in found}
     for _ in range(rounds):
         for name, system in found.items():
@@ -110,6 +145,14 @@ def measured(length: int, rounds: int) -> list[dict[str, Any]]:
         peers = [min(times[other]) for other in times if other.startswith(peer)]
         return round(min(peers) / min(times[name]), 2) if peers else None
 
+    def of_reading(name: str) -> float | None:
+        if not name.startswith("hplus"):
+            return None
+        return round(min(times[f"read the bytes, {name.split()[-1]}"]) / min(times[name]), 2)
+
+    def of_peak(name: str) -> float | None:
+        return round(multiply_adds / min(times[name]) / limits[name], 2) if name in limits else None
+
     return [
         {
             "vectors": length,
@@ -118,6 +161,8 @@ def measured(length: int, rounds: int) -> list[dict[str, Any]]:
             "median_ms": round(statistics.median(times[name]), 2),
             "times_numpy": ratio("numpy", name),
             "times_maxsim_cpu": ratio("maxsim-cpu", name),
+            "of_reading": of_reading(name),
+            "of_peak": of_peak(name),
         }
         for name in found
     ]
@@ -132,8 +177,9 @@ if __name__ == "__main__":
     print(f"{cpu}, one thread, {rounds} rounds, {UNITS} units x {DOCUMENTS:,} documents")
     if maxsim_cpu is None:
         print("maxsim-cpu is not installed and was left out")
-    line = "{:>7}  {:<32}{:>8}{:>10}{:>9}{:>14}"
-    print(line.format("vectors", "system", "best ms", "median ms", "x numpy", "x maxsim-cpu"))
+    line = "{:>7}  {:<32}{:>8}{:>10}{:>9}{:>14}{:>12}{:>9}"
+    names = ("vectors", "system", "best ms", "median ms", "x numpy", "x maxsim-cpu")
+    print(line.format(*names, "of reading", "of peak"))
     for row in rows:
         print(line.format(*("" if value is None else value for value in row.values())))
     RESULTS.write_text("".join(json.dumps({**row, "cpu": cpu}) + "\n" for row in rows))

@@ -1,15 +1,15 @@
 """Full-corpus phrase search: queries per second, nDCG@10 and peak memory, beside three engines.
 
-    python benchmarks/search.py ../shared/data/eval/scifact --cache /tmp/states \
+    python benchmarks/search.py ../shared/data/eval/scifact --cache /tmp/units \
         --folder /tmp/search --out docs/results/search.jsonl \
         --peer fast_plaid_=PYTHON --peer xtr_warp_=PYTHON --peer qdrant_=PYTHON
 
-Every engine has the same unit vectors, 128 wide, its own defaults, its own environment (the PYTHON
-given; benchmarks/peers/ says how each was made) and its own process, which only opens an index and
-searches. Queries are encoded beforehand; engines that take many at once get them in one call. All
-engines are open at once and take turns, one round each; the medians of the rounds are compared.
-About an hour, mostly theirs; `--units "merge to 32"` does one part, and what --folder already holds
-is used again.
+Every engine has the same unit vectors (real_units.py; 16 are its 32 merged further), its own
+defaults, its own environment (the PYTHON given; benchmarks/peers/ says how each was made) and its
+own process, which only opens an index and searches. Queries are encoded beforehand; engines that
+take many at once get them in one call. All engines are open at once and take turns, one round each;
+the medians of the rounds are compared. About an hour, mostly theirs; `--units "merge to 32"` does
+one part, and what --folder already holds is used again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hplus.types import F64
 from kernels import processor
 
 PEERS = Path(__file__).parent / "peers"
-UNITS = {"merge to 16": 16, "merge to 32": 32, "all": None}
+UNITS = {"merge to 16": 16, "merge to 32": 32}
 VARIANTS = {
     "hplus_": ("int8", "int8 together", "int8 hybrid", "f32"),
     "fast_plaid_": ("weighted", "plain"),
@@ -51,17 +51,17 @@ def prepare(data: Path, cache: Path, folder: Path) -> None:
     """Vectors for the others and indexes of ours, a folder for each budget."""
     import numpy as np
 
-    from encoded_sets import WIDTH, encoded_set
     from hplus import Budget, Index
     from hplus.encoded_file import write_encoded
+    from real_units import WIDTH, real_units
 
-    found = encoded_set(data, cache)
-    ids, texts, queries = found.data.document_ids, found.data.documents, found.queries
+    found, encoded = read_beir(data), real_units(data, cache)
+    ids, texts, queries = found.document_ids, found.documents, encoded[1]
     for name, count in UNITS.items():
         out = folder / name.replace(" ", "-")
         out.mkdir(parents=True)
-        budget = Budget() if count is None else Budget(count, policy="merge")
-        documents = found.documents.at(budget=budget)
+        budget = Budget(count, policy="merge")
+        documents = encoded[0].at(budget=budget)
         arrays = {
             "vectors": documents.units.vectors,
             "offsets": documents.units.offsets,
@@ -71,14 +71,14 @@ def prepare(data: Path, cache: Path, folder: Path) -> None:
         }
         for file, array in arrays.items():
             np.save(out / f"{file}.npy", array)
-        write_encoded(out / "queries.safetensors", queries, fingerprint=found.fingerprint)
+        write_encoded(out / "queries.safetensors", queries, fingerprint="search")
         for format in ("int8", "f32"):
             index = Index.create(
                 out / f"hplus-{format}",
                 budget=budget,
                 width=WIDTH,
                 global_width=documents.global_.shape[1],
-                fingerprint=found.fingerprint,
+                fingerprint="search",
                 format=format,  # type: ignore[arg-type]
             )
             rows = [{"row": row} for row in range(len(ids))]

@@ -228,9 +228,10 @@ class LocalBranches:
             )
             documents = _joined([first + places for _, first, places in sketched])
             kept = max(kept, len(documents) // SURVIVING)
-            near = documents[_largest(estimated, kept)]
-            # With the score of the likely best in hand, a scan leaves most others early.
-            likely = documents[_largest(estimated, k)]
+            chosen = _largest(estimated, kept)
+            near = documents[chosen]
+            # With the scores of the likely best in hand, a scan leaves most others early.
+            likely = near[_largest(estimated[chosen], k)]
             self._least["phrase", k] = float(self._raw("phrase", likely).min())
             while len(near) < len(documents) and self._documents(near) < k:  # of too few documents
                 kept *= 4
@@ -368,7 +369,8 @@ def estimates(
     assert segment.anchor_map is not None
     known = phrase_scores(segment, query, segment.anchors, budget, threads)
     vector = sketches.fit(segment.anchor_map, known)
-    near: F32 = products(vector, segment.sketches, places) + known.mean()
+    near = products(vector, segment.sketches, places)
+    near += known.mean()
     return near
 
 
