@@ -39,6 +39,18 @@ def test_only_what_is_served_can_be_named(client: TestClient) -> None:
         assert error_of(answer)["field"] == "model"
 
 
+def test_a_mistake_is_placed_as_the_client_wrote_it(client: TestClient) -> None:
+    for path, body, field in [
+        ("/v1/embeddings", {"input": 5}, "input"),
+        ("/embed_all", {"inputs": {}}, "inputs"),
+        ("/v1/rerank", {"query": "x", "documents": ["a", 5]}, "documents.1"),
+        ("/v1/rerank", {"query": "x", "documents": [{"text": 5}]}, "documents.0"),
+    ]:
+        error = error_of(client.post(path, json=body))
+        assert error["field"] == field
+        assert error["message"].startswith(f"{field}: ")
+
+
 def test_rerank_is_the_fused_score(client: TestClient, served_model: HPlus) -> None:
     documents = ["heart failure of a patient", "kidney", "acute heart failure"]
     scores = served_model.score("heart failure", documents, explain=True)

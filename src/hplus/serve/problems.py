@@ -29,6 +29,8 @@ from hplus.errors import (
 )
 
 RETRY_AFTER = {"retry-after": "1"}
+# What pydantic puts into the place of a mistake where a field may have one of several types.
+ALTERNATIVES = {"constrained-str", "list[constrained-str]", "TextDocument"}
 
 
 @dataclass
@@ -93,7 +95,7 @@ def problem_of_request(error: RequestValidationError) -> RefusedError:
         return RefusedError(
             422, "input", "expected a JSON object, with Content-Type: application/json"
         )
-    place = [str(part) for part in first["loc"][1:]]
+    place = [str(part) for part in first["loc"][1:] if part not in ALTERNATIVES]
     name = ".".join(place) or "the body"
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

@@ -227,6 +227,7 @@ async function open(id) {
     const { value } = await get(place(settings.index, `documents/${encodeURIComponent(id)}`));
     of("document-title").textContent = shown(title(value));
     of("document-text").textContent = shown(value.text);
+    of("document-metadata").hidden = !Object.keys(value.metadata).length;
     of("document-metadata").textContent = shown(JSON.stringify(value.metadata, null, 2));
     of("document").showModal();
   } catch (error) {
