@@ -45,7 +45,7 @@ def test_the_papers_configuration_has_nothing_of_ours() -> None:
         ("student.mode=half", "expected one of full, lora, top, heads, got 'half'"),
         ("schedule.steps=0", "schedule.steps must be 1 or more"),
         ("schedule.steps=many", "steps: expected int, got 'many'"),
-        ("loss.token.tau=0", "tau must be above 0"),
+        ("loss.token.tau=-1", "tau must be above 0, or 0 to have it measured"),
         ("student.cached=true", "cached needs layers above 0"),
         ("data.groups=x", "groups: expected a list, got 'x'"),
         ("loss.lexical.head=true", "needs lexical under student.heads"),

@@ -207,10 +207,12 @@ def weights_after(folder: Path, settings: Config, out: Path, stage: int = 2) -> 
     return {n: p.detach().numpy().tobytes() for n, p in student.learning().items()}
 
 
+@pytest.mark.parametrize("more", [(), ("loss.units.tau=0", "loss.global.tau=0")])
 def test_a_killed_and_resumed_run_gives_equal_bytes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
-    settings = config(tmp_path, *CACHED)
+    """Measured temperatures are kept, too: those of the weights so far would be others."""
+    settings = config(tmp_path, *CACHED, *more)
     whole = weights_after(folder, settings, tmp_path / "whole")
     kept = run.Log.write
 

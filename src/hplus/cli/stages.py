@@ -142,6 +142,7 @@ def _train(
                 "rows": len(groups),
                 "left_out": dict(bad.kinds),
                 "steps": history.step,
+                "taus": history.taus,
                 "validations": history.validations,
                 "minutes": round((time.monotonic() - started) / 60, 1),
                 "peak_memory_mb": peak_memory_mb(),
@@ -187,6 +188,9 @@ def _report(bad: Bad, rows: int) -> None:
 
 def _print(history: History, log: dict[str, Any], out: Path) -> None:
     screen = console()
+    if history.taus:
+        taus = ", ".join(f"{name} {tau:.3g}" for name, tau in history.taus.items())
+        screen.print(f"tau measured: {taus}")
     found = history.validations
     if len(found) > 1:
         best = max(found[1:], key=lambda row: row["phrase"])

@@ -89,8 +89,9 @@ class ScheduleSettings:
 
 @dataclass(frozen=True)
 class HeadLoss:
-    """One retrieval head: weight is the paper's lambda; nce and distillation weigh the two parts
-    of eq:retrieval_head_loss. in_batch: other queries' documents are negatives, too. min_max: the
+    """One retrieval head: weight is the paper's lambda; tau 0 is measured at the start of the run
+    (`hplus.train.temperature`); nce and distillation weigh the two parts of
+    eq:retrieval_head_loss. in_batch: other queries' documents are negatives, too. min_max: the
     student's scores are brought to [0, 1] in each group before the divergence."""
 
     weight: float = 0.0
@@ -295,8 +296,8 @@ def _check(config: Config, path: Path) -> None:
             "student.heads may name crf, importance and lexical",
         ),
         (
-            min(h.tau for h in _heads(config)) <= 0 or min(h.weight for h in _heads(config)) < 0,
-            "tau must be above 0, weight 0 or more",
+            min(min(h.tau, h.weight) for h in _heads(config)) < 0,
+            "tau must be above 0, or 0 to have it measured, and weight 0 or more",
         ),
     ]
     for is_wrong, what in wrong:

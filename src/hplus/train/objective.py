@@ -19,7 +19,7 @@ from hplus.train.config import BoundariesLoss, Config, HeadLoss, UnitsLoss
 from hplus.train.data import Batch, Data, allowed
 from hplus.train.distributed import World, gathered
 from hplus.train.losses.contrastive import nce
-from hplus.train.losses.distillation import min_max, teacher_divergence
+from hplus.train.losses.distillation import min_max, spread, teacher_divergence
 from hplus.train.losses.lexical import lexical_matrix
 from hplus.train.losses.matryoshka import global_scores, over_widths
 from hplus.train.losses.segmentation import seg_loss
@@ -53,7 +53,8 @@ class Side:
 
 @dataclass
 class Objective:
-    """The loss of a batch; `parts` are the heads' own losses of the last one, for the log."""
+    """The loss of a batch; `parts` are the heads' own losses of the last one, for the log, and
+    `spreads` by how much the student's scores and the teacher's logits differ in its groups."""
 
     student: Student
     data: Data
@@ -65,6 +66,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         self.parts: dict[str, float] = {}
+        self.spreads: dict[str, list[tuple[float, float]]] = {}
         loss, dev = self.config.loss, self.config.dev
         units = loss.units.widths if self.stage == 2 and loss.units.weight else ()
         wide = max([0, *loss.global_.widths, *units, *(dev.widths if dev.sets else ())])
@@ -73,6 +75,7 @@ class Objective:
 
     def __call__(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
         """eq:stage1 or eq:stage2_loss of encoded queries and documents."""
+        self.spreads = {}
         if not all(bool(torch.isfinite(states).all()) for states, _ in encoded):
             return encoded[0][0].sum() * torch.nan  # units of such states cannot be merged
         queries, documents = (
@@ -123,7 +126,7 @@ class Objective:
 
         def at(width: int) -> Tensor:
             scores = global_scores(queries.pooled, everyone, width)
-            return head_loss(scores, batch, settings, may, ahead=ahead, distil=distil)
+            return self._loss("global", scores, batch, settings, may, ahead=ahead, distil=distil)
 
         return over_widths(at, settings.widths or [self.student.dim])
 
@@ -134,7 +137,7 @@ class Objective:
             for side in (queries, documents)
         ]
         scores = token_scores(*sides[0], *sides[1])
-        return self._loss(scores, batch, self.config.loss.token)
+        return self._loss("token", scores, batch, self.config.loss.token)
 
     def lexical_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
         """L_L: eq:lexical_training_score on the importance of the tokens, or on a head's own."""
@@ -150,7 +153,8 @@ class Objective:
             parts.append(padded(weights * known, side.offsets)[0])
             parts.append(padded(ids, side.offsets)[0])
         scores = lexical_matrix(*parts, repeats=settings.repeats)
-        return self._loss(torch.log1p(scores) if settings.log else scores, batch, settings)
+        scores = torch.log1p(scores) if settings.log else scores
+        return self._loss("lexical", scores, batch, settings)
 
     def units_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
         """The score of the phrase view at a budget and a width drawn for this batch."""
@@ -159,7 +163,7 @@ class Objective:
         budget = int(random.choice(settings.budgets)) or None
         width = int(random.choice(settings.widths)) or self.student.dim
         scores = unit_scores(self.student, queries, documents, budget, width, settings.query)
-        return self._loss(scores, batch, settings)
+        return self._loss("units", scores, batch, settings)
 
     def segmentation_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
         """L_seg of the labelled queries and positives, over the number of pairs."""
@@ -229,28 +233,60 @@ class Objective:
         target = torch.cat([t.states(r) for t, r in zip(self.targets, rows, strict=True)])
         return states_distance(torch.cat([states for states, _ in encoded]), target)
 
-    def _loss(self, scores: Tensor, batch: Batch, settings: HeadLoss) -> Tensor:
-        may = allowed(self.data, batch, batch.documents, batch.positive)
-        return head_loss(scores, batch, settings, may)
+    def _loss(
+        self,
+        name: str,
+        scores: Tensor,
+        batch: Batch,
+        settings: HeadLoss,
+        may: Bool | None = None,
+        *,
+        ahead: int = 0,
+        distil: bool = True,
+    ) -> Tensor:
+        if may is None:
+            may = allowed(self.data, batch, batch.documents, batch.positive)
+        group = group_of(scores, batch, ahead)
+        if distil:
+            self.spreads.setdefault(name, []).append(_spreads(group, batch, settings))
+        return head_loss(scores, group, batch, settings, may, ahead=ahead, distil=distil)
+
+
+def group_of(scores: Tensor, batch: Batch, ahead: int = 0) -> Tensor:
+    """The scores of each query's explicit group, [b, g], minus infinity where it has fewer.
+
+    ahead: how many columns of other processes stand before this one's.
+    """
+    there = torch.from_numpy(batch.group >= 0).to(scores.device)
+    columns = torch.from_numpy(np.maximum(batch.group, 0) + ahead).to(scores.device)
+    return scores.gather(1, columns).masked_fill(~there, -torch.inf)
+
+
+def _spreads(group: Tensor, batch: Batch, settings: HeadLoss) -> tuple[float, float]:
+    """Mean spread in the groups that have a teacher: of the student's scores, of the logits."""
+    taught = torch.from_numpy(np.isfinite(batch.teacher[:, 0]) & (batch.group[:, 1:] >= 0).any(1))
+    if not taught.any():
+        return 0.0, 0.0
+    own = group.detach()[taught.to(group.device)]
+    own = min_max(own) if settings.min_max else own
+    return float(spread(own).mean()), float(spread(torch.from_numpy(batch.teacher)[taught]).mean())
 
 
 def head_loss(
     scores: Tensor,
+    group: Tensor,
     batch: Batch,
     settings: HeadLoss,
-    may: np.ndarray,
+    may: Bool,
     *,
     ahead: int = 0,
     distil: bool = True,
 ) -> Tensor:
-    """eq:retrieval_head_loss of one head: scores [b, D], may bool[b, D].
+    """eq:retrieval_head_loss of one head: scores [b, D], of the groups [b, g], may bool[b, D].
 
     ahead: how many columns of other processes stand before this one's.
     """
     device = scores.device
-    there = torch.from_numpy(batch.group >= 0).to(device)
-    columns = torch.from_numpy(np.maximum(batch.group, 0) + ahead).to(device)
-    group = scores.gather(1, columns).masked_fill(~there, -torch.inf)
     loss = scores.new_zeros(())
     if settings.nce:
         if settings.in_batch:

@@ -62,7 +62,7 @@ Loss = Callable[[list[Encoded]], Tensor]
 
 def backward(readers: list[Reader], rows: list[I64], loss: Loss) -> Tensor:
     """The loss of these rows, its gradient added to every parameter that learns."""
-    encoded = [_encode(reader, own) for reader, own in zip(readers, rows, strict=True)]
+    encoded = [encode(reader, own) for reader, own in zip(readers, rows, strict=True)]
     value = loss(encoded)
     torch.autograd.backward(value)
     return value.detach()
@@ -71,7 +71,7 @@ def backward(readers: list[Reader], rows: list[I64], loss: Loss) -> Tensor:
 def cached_backward(readers: list[Reader], rows: list[I64], loss: Loss) -> Tensor:
     """The same value and gradients in the memory of one chunk."""
     with torch.no_grad():
-        encoded = [_encode(reader, own) for reader, own in zip(readers, rows, strict=True)]
+        encoded = [encode(reader, own) for reader, own in zip(readers, rows, strict=True)]
     leaves = [tuple(part.detach().requires_grad_() for part in _distinct(pair)) for pair in encoded]
     value = loss([(leaf[0], leaf[-1]) for leaf in leaves])
     torch.autograd.backward(value)
@@ -98,7 +98,8 @@ def cached_backward(readers: list[Reader], rows: list[I64], loss: Loss) -> Tenso
     return value.detach()
 
 
-def _encode(reader: Reader, rows: I64) -> Encoded:
+def encode(reader: Reader, rows: I64) -> Encoded:
+    """States of the last and of the heads' layer of these rows, in their order."""
     found = [reader.run(piece) for piece in reader.pieces(rows)]
     order = reader.order(rows)
     states = torch.cat([states for states, _ in found])[order]

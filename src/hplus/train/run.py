@@ -29,6 +29,7 @@ from hplus.train.objective import Objective
 from hplus.train.passes import Reader, backward, cached_backward
 from hplus.train.student import Student
 from hplus.train.teacher import Target, make_target, make_teacher
+from hplus.train.temperature import measured, with_taus
 from hplus.train.texts import Texts, read_texts
 from hplus.train.validation import Pool, dev_sets, validate
 
@@ -63,6 +64,11 @@ def train(
     readers = [reader(data.queries, "queries"), reader(data.documents, "documents")]
     pools = make_pools(student, config, reader) if world.first else []
     targets = make_targets(student, data, config, cache, world)
+    if not history.step:
+        history.taus = measured(student, data, config, stage, batches, readers, world)
+        if history.taus:
+            log.write({"step": 0, **{f"{name}.tau": tau for name, tau in history.taus.items()}})
+    config = with_taus(config, history.taus)
     objective = Objective(student, data, config, stage, world, targets)
     step_backward = cached_backward if config.batch.gradient_cache else backward
     still = fingerprint(student)

@@ -26,11 +26,13 @@ STATE = "state.safetensors"
 
 @dataclass
 class History:
-    """What a run knows of its past: steps done, validations with their step, and what it is."""
+    """What a run knows of its past: steps done, validations with their step, the temperatures it
+    measured, and what it is."""
 
     run: dict[str, Any]
     step: int = 0
     validations: list[dict[str, float]] = field(default_factory=list)
+    taus: dict[str, float] = field(default_factory=dict)
 
 
 def save(
@@ -40,7 +42,12 @@ def save(
     tensors = {f"now.{name}": p for name, p in learning.items()}
     for number, moments in optimiser.state_dict()["state"].items():
         tensors |= {f"moment.{number}.{key}": value for key, value in moments.items()}
-    note = {"run": now.run, "step": now.step, "validations": now.validations}
+    note = {
+        "run": now.run,
+        "step": now.step,
+        "validations": now.validations,
+        "taus": now.taus,
+    }
     _write(folder / STATE, tensors, {key: json.dumps(value) for key, value in note.items()})
 
 
@@ -59,7 +66,7 @@ def resume(
             note = {key: json.loads(value) for key, value in file.metadata().items()}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         other = [key for key in run if note["run"].get(key) != run[key]]
-        step, validations = int(note["step"]), note["validations"]
+        past = History(run, int(note["step"]), note["validations"], note.get("taus", {}))
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error}); delete {folder}") from None
     if other:
@@ -74,7 +81,7 @@ def resume(
             number, key = name.removeprefix("moment.").split(".", 1)
             moments.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
-    return History(run, step, validations)
+    return past
 
 
 def load(learning: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:

@@ -19,7 +19,7 @@ from hplus.evaluate.metrics import ndcg
 from hplus.states_file import StoredStates
 from hplus.train.config import DevSettings
 from hplus.train.objective import Side, side_of
-from hplus.train.passes import Reader, _encode
+from hplus.train.passes import Reader, encode
 from hplus.train.student import Student
 from hplus.train.texts import Texts
 from hplus.types import F32, F64, Units
@@ -127,7 +127,7 @@ def ndcg10(data: RetrievalSet, scores: F32) -> F64:
 
 def _side(student: Student, reader: Reader) -> Side:
     rows = np.arange(len(reader.texts))
-    return side_of(student, reader.texts, *_encode(reader, rows))
+    return side_of(student, reader.texts, *encode(reader, rows))
 
 
 def _stored(side: Side) -> StoredStates:

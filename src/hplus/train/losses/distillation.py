@@ -30,3 +30,16 @@ def min_max(scores: Tensor) -> Tensor:
     low = scores.masked_fill(~there, torch.inf).amin(dim=1, keepdim=True)
     high = scores.amax(dim=1, keepdim=True)
     return (scores - low) / (high - low).clamp_min(1e-6)
+
+
+def spread(scores: Tensor) -> Tensor:
+    """Standard deviation of the scores in each group, [b, g] -> [b]; minus infinity is no document.
+
+    >>> spread(torch.tensor([[3.0, 1.0], [5.0, -torch.inf]]))
+    tensor([1., 0.])
+    """
+    there = scores > -torch.inf
+    counts = there.sum(dim=1, keepdim=True).clamp_min(1)
+    own = scores.masked_fill(~there, 0.0)
+    means = own.sum(dim=1, keepdim=True) / counts
+    return ((own - means).masked_fill(~there, 0.0).square().sum(dim=1) / counts[:, 0]).sqrt()
