@@ -3,37 +3,43 @@
 python benchmarks/train_rate.py ENCODER [--queries 8] [--steps 4] [--threads 1] [--out docs/results]
 
 ENCODER is a folder that transformers loads, gte-small for instance. Every contestant sees the same
-texts: pairs of 32 and 128 tokens, the same number of them in a batch, in-batch negatives, float32
-unless the processor has bfloat16. The contestants take turns, step by step, in one process, so that
-a busy machine slows all of them alike; rates are per second of processor time. Prints one line of
-JSON per contestant; `hplus train` itself reports its peak of memory. sentence-transformers is left
-out where it is not installed.
+texts: pairs of 32 and 128 tokens, the same number of them in a batch, in-batch negatives; in
+float32 and, where the processor has it, in bfloat16 (autocast in both libraries). The contestants
+take turns, step by step, in one process, so that a busy machine slows all of them alike; rates are
+per second of processor time, ratios within a precision. Peaks of memory are of two steps in a
+process of its own. Prints one line of JSON per contestant; sentence-transformers is left out where
+it is not installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from hplus import checkpoint
+from hplus.cli.train import peak_memory_mb
 from hplus.teach.groups import Group
-from hplus.train.config import Config, GlobalLoss, LossSettings, StudentSettings
+from hplus.train.config import Config, GlobalLoss, LossSettings, Precision, StudentSettings
 from hplus.train.data import Batches, make_data
 from hplus.train.distributed import World
 from hplus.train.objective import Objective
 from hplus.train.passes import backward
-from hplus.train.run import make_optimiser, make_reader
+from hplus.train.run import has_bfloat16, make_optimiser, make_reader
 from hplus.train.student import make_student
+from machine import record
 
 WORDS = ["heart", "failure", "kidney", "insulin", "therapy", "cancer", "gene", "cell", "dose"]
 
@@ -47,7 +53,7 @@ def pairs(count: int) -> list[tuple[str, str]]:
 
 
 def ours(
-    encoder: str, texts: list[tuple[str, str]], queries: int, **student: Any
+    encoder: str, texts: list[tuple[str, str]], queries: int, precision: Precision, **student: Any
 ) -> Callable[[], int]:
     """A step of stage 1: what sentence-transformers' loss is, too."""
     base = checkpoint.load(encoder, device="cpu")
@@ -59,6 +65,7 @@ def ours(
         config,
         batch=replace(config.batch, queries=queries, chunk=1 << 20),
         data=replace(config.data, query_length=32, document_length=128),
+        schedule=replace(config.schedule, precision=precision),
     )
     learner = make_student(base, config, 1)
     groups = [Group("bench", query, (positive,)) for query, positive in texts]
@@ -82,7 +89,9 @@ def ours(
     return step
 
 
-def theirs(encoder: str, texts: list[tuple[str, str]], queries: int) -> Callable[[], int]:
+def theirs(
+    encoder: str, texts: list[tuple[str, str]], queries: int, precision: Precision
+) -> Callable[[], int]:
     """A plain loop over sentence-transformers' model and its MultipleNegativesRankingLoss."""
     from sentence_transformers import SentenceTransformer, losses, models
 
@@ -97,11 +106,41 @@ def theirs(encoder: str, texts: list[tuple[str, str]], queries: int) -> Callable
         sides = zip(*texts[first : first + queries], strict=True)
         features = [model.tokenize(list(side)) for side in sides]
         optimiser.zero_grad()
-        loss(features, None).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+            value = loss(features, None)
+        value.backward()
         optimiser.step()
         return queries
 
     return step
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "hplus, all weights": {"mode": "full"},
+    "hplus, LoRA": {"mode": "lora"},
+    "hplus, LoRA in the top 3 layers, stored states": {
+        "mode": "lora",
+        "layers": 3,
+        "cached": True,
+    },
+    "hplus, top 3 layers, stored states": {"mode": "top", "layers": 3, "cached": True},
+}
+PEER = "sentence-transformers"
+
+
+def contestant(encoder: str, queries: int, name: str, precision: Precision) -> Callable[[], int]:
+    """A step of the trainer of this name."""
+    texts = pairs(4 * queries)
+    if name == PEER:
+        return theirs(encoder, texts, queries, precision)
+    return ours(encoder, texts, queries, precision, **OURS[name])
+
+
+def peak(encoder: str, queries: int, threads: int, name: str, precision: str) -> int:
+    """MB of a process that takes two steps."""
+    options = ["--queries", str(queries), "--threads", str(threads)]
+    command = [sys.executable, __file__, encoder, *options, "--alone", name, precision]
+    return int(subprocess.run(command, check=True, capture_output=True).stdout.split()[-1])
 
 
 def main() -> None:
@@ -110,41 +149,47 @@ def main() -> None:
     parser.add_argument("encoder")
     parser.add_argument("--queries", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--out", type=Path, help="the folder of docs/results")
+    parser.add_argument(
+        "--out", type=Path, default=Path(tempfile.gettempdir()), help="docs/results"
+    )
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--alone", nargs=2, metavar=("NAME", "PRECISION"), help="for its memory")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    texts = pairs(4 * given.queries)
-    make = partial(ours, given.encoder, texts, given.queries)
-    contestants: dict[str, Callable[[], int]] = {
-        "hplus, all weights": make(mode="full"),
-        "hplus, LoRA": make(mode="lora"),
-        "hplus, LoRA in the top 3 layers, stored states": make(mode="lora", layers=3, cached=True),
-        "hplus, top 3 layers, stored states": make(mode="top", layers=3, cached=True),
-    }
-    try:
-        contestants["sentence-transformers"] = theirs(given.encoder, texts, given.queries)
-    except ImportError:
-        print("sentence-transformers is not installed: left out")
-    seconds, documents = dict.fromkeys(contestants, 0.0), dict.fromkeys(contestants, 0)
+    threadpool_limits(given.threads)
+    if given.alone:
+        step = contestant(given.encoder, given.queries, *given.alone)
+        step(), step()
+        print(peak_memory_mb())
+        return
+    names = [*OURS, *([PEER] if find_spec("sentence_transformers") else [])]
+    precisions: list[Precision] = ["float32"]
+    if has_bfloat16(torch.device("cpu")):
+        precisions.append("bfloat16")
+    both = [(name, precision) for precision in precisions for name in names]
+    steps = {key: contestant(given.encoder, given.queries, *key) for key in both}
+    seconds, documents = dict.fromkeys(both, 0.0), dict.fromkeys(both, 0)
     for turn in range(given.steps + 1):
-        for name, step in contestants.items():
+        for key, step in steps.items():
             started = time.process_time()
             count = step()
             if turn:  # the first warms up
-                seconds[name] += time.process_time() - started
-                documents[name] += count
-    rates = {name: documents[name] / seconds[name] for name in contestants}
-    peer = rates.get("sentence-transformers")
-    lines = []
-    for name, rate in rates.items():
-        row = {"trainer": name, "documents_per_cpu_second": round(rate, 2)}
-        if peer:
-            row["times_sentence_transformers"] = round(rate / peer, 2)
-        lines.append(json.dumps(row))
-        print(lines[-1])
-    if given.out:
-        (given.out / "train_rate.jsonl").write_text("\n".join(lines) + "\n")
+                seconds[key] += time.process_time() - started
+                documents[key] += count
+    del steps
+    rates = {key: documents[key] / seconds[key] for key in both}
+    rows = []
+    for (name, precision), rate in rates.items():
+        row = {
+            "trainer": name,
+            "precision": precision,
+            "documents_per_cpu_second": round(rate, 2),
+        }
+        if PEER in names:
+            row["times_sentence_transformers"] = round(rate / rates[PEER, precision], 2)
+        row["peak_mb"] = peak(given.encoder, given.queries, given.threads, name, precision)
+        rows.append(row)
+    record(given.out / "train_rate.jsonl", rows)
 
 
 if __name__ == "__main__":

@@ -203,13 +203,14 @@ def precision(config: Config, device: torch.device) -> Callable[[], AbstractCont
     """bfloat16 in the encoder where the hardware computes in it; losses are always float32."""
     wanted = config.schedule.precision
     if wanted == "auto":
-        wanted = "bfloat16" if _has_bfloat16(device) else "float32"
+        wanted = "bfloat16" if has_bfloat16(device) else "float32"
     if wanted == "float32":
         return nullcontext
     return partial(torch.autocast, device.type, dtype=torch.bfloat16)
 
 
-def _has_bfloat16(device: torch.device) -> bool:
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the hardware computes in bfloat16."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     # Without the instructions bfloat16 is a hundred times slower, not faster.
