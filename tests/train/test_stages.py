@@ -382,7 +382,8 @@ def test_answers_are_never_negatives(folder: Path, tmp_path: Path) -> None:
 
 
 def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Path) -> None:
-    """Cross-device negatives of the global head, over gloo."""
+    """Cross-device negatives of the global head, over gloo; and both stop early at the same step,
+    though the first alone validates."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -402,11 +403,16 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
         for rank in range(2)
     ]
     alone = _one_step(folder, tmp_path, World(), queries=8)
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    try:
+        assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    finally:
+        for worker in workers:
+            worker.kill()
     together = state.read_weights(tmp_path / "together.safetensors")
     assert together.keys() == alone.keys()
     for name, gradient in alone.items():
         torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+    assert [(tmp_path / f"stopped-{rank}").read_text() for rank in range(2)] == ["2", "2"]
 
 
 def _one_step(folder: Path, place: Path, world: World, queries: int) -> dict[str, Any]:
@@ -427,6 +433,18 @@ def _one_step(folder: Path, place: Path, world: World, queries: int) -> dict[str
     backward(readers, [batch.queries, batch.documents], lambda encoded: objective(batch, encoded))
     distributed.average_gradients(student.learning().values(), world)
     return {n: p.grad for n, p in student.learning().items() if p.grad is not None}
+
+
+def _stop_early(folder: Path, place: Path, world: World) -> None:
+    """Stage 1 without any gain: over after the first validation."""
+    run.dev_sets = lambda _: [("toy", held_out(5))]
+    run.validate = lambda *_: {"phrase": 50.0}
+    path = place / f"{world.process}-{world.processes}"
+    settings = config(path, "schedule.validate_every=2", "schedule.patience=1")
+    student, data = begin(folder, settings, stage=1)
+    work = place / "work"
+    history = train(student, data, settings, stage=1, folder=work, cache=place, world=world)
+    (place / f"stopped-{world.process}").write_text(str(history.step))
 
 
 def test_alarms(folder: Path, tmp_path: Path) -> None:
@@ -489,6 +507,7 @@ if __name__ == "__main__":
     found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4)
     if here.first:
         state.write_weights(Path(sys.argv[2]) / "together.safetensors", found)
+    _stop_early(Path(sys.argv[1]), Path(sys.argv[2]), here)
     distributed.leave()
     # The gradients are tested, not torch's exit, at which a thread of gloo may still hold a tensor
     # and abort the process when the interpreter has gone (pytorch/pytorch#190489).

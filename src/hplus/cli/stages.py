@@ -90,7 +90,7 @@ def _train(
     from hplus.teach.label_file import read_labels
     from hplus.train import distributed
     from hplus.train.config import as_table, read_config
-    from hplus.train.data import make_data
+    from hplus.train.data import Batches, make_data
     from hplus.train.run import train
     from hplus.train.saving import save_student
     from hplus.train.student import make_student
@@ -116,11 +116,12 @@ def _train(
     if settings.data.labels:
         for items in read_labels(*map(Path, settings.data.labels)).values():
             labels |= {item.text: item.units for item in items}
-    if world.first:
-        _report(bad, len(groups))
     student = make_student(base, settings, stage)
     student.to(device)
     data = make_data(groups, labels, base.backbone, base.recipe, settings)
+    if world.first:
+        few = Batches(data, settings, processes=world.processes, stage=stage).left_out
+        _report(bad, len(groups), few)
     work = out.with_name(f".{out.name}.run")
     digest = _digest([*data_files, *map(Path, settings.data.labels)])
     try:
@@ -178,12 +179,14 @@ def _digest(files: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def _report(bad: Bad, rows: int) -> None:
+def _report(bad: Bad, rows: int, few: dict[str, int]) -> None:
     for place in bad.places:
         typer.echo(f"left out: {place}", err=True)
     for kind, count in bad.kinds.items():
         typer.echo(f"{count:,} rows left out: {kind}", err=True)
-    print(f"{rows:,} rows to train on", flush=True)
+    for source, count in few.items():
+        typer.echo(f"{source}: its {count:,} rows are too few for a batch and not used", err=True)
+    print(f"{rows - sum(few.values()):,} rows to train on", flush=True)
 
 
 def _print(history: History, log: dict[str, Any], out: Path) -> None:

@@ -73,9 +73,11 @@ def train(
     step_backward = cached_backward if config.batch.gradient_cache else backward
     still = fingerprint(student)
     before = {name: p.detach().clone() for name, p in learning.items()}
-    if not history.step and pools:
-        history.validations.append({"step": 0, **validate(student, pools, config.dev)})
-        log.write(history.validations[-1])
+    if not history.step:
+        if pools:
+            history.validations.append({"step": 0, **validate(student, pools, config.dev)})
+            log.write(history.validations[-1])
+        share_history(history, world)
 
     with show_progress(f"stage {stage}", schedule.steps, wanted=world.first) as bar:
         bar.advance(history.step)
