@@ -33,7 +33,7 @@ from hplus.train.objective import (  # noqa: E402
     token_targets,
     unit_scores,
 )
-from hplus.train.passes import Reader, _encode, backward, cached_backward  # noqa: E402
+from hplus.train.passes import Reader, backward, cached_backward, encode  # noqa: E402
 from hplus.train.run import precision, train  # noqa: E402
 from hplus.train.saving import save_student  # noqa: E402
 from hplus.train.student import Student, make_student  # noqa: E402
@@ -187,7 +187,7 @@ def test_states_of_a_teacher_are_learned(folder: Path, tmp_path: Path) -> None:
     plain = precision(settings, torch.device("cpu"))
     readers = [Reader(same, texts, None, 64, plain) for texts in (data.queries, data.documents)]
     rows_of = (batch.queries, batch.documents)
-    encoded = [_encode(reader, own) for reader, own in zip(readers, rows_of, strict=True)]
+    encoded = [encode(reader, own) for reader, own in zip(readers, rows_of, strict=True)]
     assert float(objective(batch, encoded).detach()) < 1e-6  # the teacher's are kept as float16
 
 
