@@ -30,7 +30,6 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from hplus import checkpoint
-from hplus.cli.train import peak_memory_mb
 from hplus.teach.groups import Group
 from hplus.train.config import Config, GlobalLoss, LossSettings, Precision, StudentSettings
 from hplus.train.data import Batches, make_data
@@ -160,7 +159,9 @@ def main() -> None:
     if given.alone:
         step = contestant(given.encoder, given.queries, *given.alone)
         step(), step()
-        print(peak_memory_mb())
+        # Not getrusage: a child begins with its parent's peak there.
+        status = Path("/proc/self/status").read_text()
+        print(int(status.split("VmHWM:")[1].split()[0]) // 1024)
         return
     names = [*OURS, *([PEER] if find_spec("sentence_transformers") else [])]
     precisions: list[Precision] = ["float32"]

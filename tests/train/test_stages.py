@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import toy  # noqa: E402
 from hplus import HPlus  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.evaluate.data import RetrievalSet  # noqa: E402
+from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train import run, state, validation  # noqa: E402
 from hplus.train.config import Config, read_config  # noqa: E402
@@ -229,6 +231,41 @@ def test_a_killed_and_resumed_run_gives_equal_bytes(
     logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "killed")]
     rows = [[{**json.loads(r), "seconds": 0} for r in log.splitlines()] for log in logs]
     assert rows[0] == rows[1]
+
+
+def test_partitions_remembered_are_those_found_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With frozen heads on stored states a text is divided once, and the weights are the same."""
+    frozen = ('student.heads=["importance"]', "loss.segmentation.weight=0", "schedule.steps=9")
+    settings = config(tmp_path, *CACHED, *frozen)
+    found: list[int] = []
+    kept = Student.begins
+
+    def counted(self: Student, inner: Any, tokens: Any, noise: Any = None) -> Any:
+        found.append(len(tokens))
+        return kept(self, inner, tokens, noise)
+
+    def with_crf() -> tuple[Student, Any]:
+        torch.manual_seed(0)
+        base = toy.base(folder)
+        crf = LinearChainCRF(base.backbone.dim, 4).to_numpy()
+        base = replace(base, crf=crf, recipe=replace(base.recipe, units="crf"))
+        data = make_data(toy.groups(), {}, base.backbone, base.recipe, settings)
+        return make_student(base, settings, 2), data
+
+    monkeypatch.setattr(Student, "begins", counted)
+    counts, weights = [], []
+    for name in ("once", "anew"):
+        if name == "anew":
+            monkeypatch.setattr(Student, "divides_once", lambda _: False)
+        found.clear()
+        student, data = with_crf()
+        train(student, data, settings, stage=2, folder=tmp_path / name, cache=tmp_path / "cache")
+        counts.append(sum(found))
+        weights.append({n: p.detach().numpy().tobytes() for n, p in student.learning().items()})
+    assert weights[0] == weights[1]
+    assert counts[0] <= len(data.queries) + len(data.documents) < counts[1]
 
 
 def test_a_state_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ contrastive and distillation losses -> one weighted sum
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from hplus.train.losses.segmentation import seg_loss
 from hplus.train.losses.states import states_distance
 from hplus.train.losses.token_interaction import token_scores, weighted_maxsim
 from hplus.train.losses.unit_interaction import merged, padded, pooled_units, ward_groups
+from hplus.train.partitions import Partitions
 from hplus.train.passes import Encoded
 from hplus.train.student import Student
 from hplus.train.teacher import Target
@@ -37,13 +38,15 @@ from hplus.units.partition import partition, tags_of_begins
 @dataclass(frozen=True)
 class Side:
     """Queries or documents of a batch: states and inner [T, d] of the texts' own tokens, with
-    offsets i64[n + 1]; pooled [n, d] for the global view; importance u(t) [T]."""
+    offsets i64[n + 1]; pooled [n, d] for the global view; importance u(t) [T]; begins bool[T] of
+    the units, None where they are still to be found."""
 
     texts: Texts
     states: Tensor
     inner: Tensor
     pooled: Tensor
     importance: Tensor
+    begins: Bool | None = None
 
     @property
     def offsets(self) -> I64:
@@ -72,6 +75,7 @@ class Objective:
         wide = max([0, *loss.global_.widths, *units, *(dev.widths if dev.sets else ())])
         if wide > self.student.dim:
             raise InputError(f"expected widths of at most {self.student.dim}, got {wide}")
+        self.partitions = [Partitions(self.student) for _ in range(2)]
 
     def __call__(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
         """eq:stage1 or eq:stage2_loss of encoded queries and documents."""
@@ -159,6 +163,16 @@ class Objective:
     def units_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
         """The score of the phrase view at a budget and a width drawn for this batch."""
         settings = self.config.loss.units
+        if self.student.divides_once():
+            queries, documents = (
+                replace(side, begins=own.of(rows, side.texts, side.inner))
+                for own, rows, side in zip(
+                    self.partitions,
+                    (batch.queries, batch.documents),
+                    (queries, documents),
+                    strict=True,
+                )
+            )
         random = np.random.default_rng(batch.draw)
         budget = int(random.choice(settings.budgets)) or None
         width = int(random.choice(settings.widths)) or self.student.dim
@@ -362,6 +376,7 @@ def _units(
     student: Student, side: Side, width: int, begins: Bool | None = None
 ) -> tuple[Tensor, Tensor, I64]:
     """Pooled units of a side: vectors [U, r], importance [U], offsets i64[n + 1]."""
+    begins = side.begins if begins is None else begins
     if begins is None:
         inner = side.inner.detach().cpu().numpy().astype(np.float32)
         begins = student.begins(inner, side.texts.tokens)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -207,13 +208,25 @@ class Student(nn.Module):
         noise f32[T, 3] is added to the CRF's scores: another likely partition.
         """
         recipe = self.checkpoint.recipe
-        if self.crf is None or (recipe.units != "crf" and "crf" not in self.settings.heads):
+        if self.crf is None or self._by_rule():
             return rules.rule(recipe.units)(tokens)
         crf = self.crf.to_numpy()
-        scores = emissions(crf, inner, tokens.offsets)
+        # Text by text: the last bit of a product may depend on its other rows, no partition may.
+        scores = np.concatenate(
+            [emissions(crf, inner[a:b], np.array([0, b - a])) for a, b in pairwise(tokens.offsets)]
+        )
         tags, _ = viterbi(crf, scores if noise is None else scores + noise, tokens.offsets)
         begins = keep_characters_whole(begins_of_tags(tags, tokens.offsets), tokens)
         return patterns.override(begins, tokens) if recipe.patterns else begins
+
+    def divides_once(self) -> bool:
+        """Whether a text's units begin where they began before, whatever has been learned since."""
+        stored = self.settings.cached and self.layer <= self.frozen
+        return self._by_rule() or (stored and "crf" not in self.settings.heads)
+
+    def _by_rule(self) -> bool:
+        learns = "crf" in self.settings.heads
+        return self.crf is None or (self.checkpoint.recipe.units != "crf" and not learns)
 
     def importance_head(self) -> ImportanceHead | None:
         """The head for inference."""
