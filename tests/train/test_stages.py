@@ -502,6 +502,59 @@ def test_alarms(folder: Path, tmp_path: Path) -> None:
         run.require_stillness(student, still)
 
 
+def test_a_frozen_parameter_that_moves_stops_the_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(tmp_path, "schedule.steps=3", *CACHED)
+    student, data = begin(folder, settings)
+    _, frozen = next(student.still())
+    kept = torch.optim.AdamW.step
+
+    def careless(self: Any) -> None:
+        kept(self)
+        frozen.data.add_(1e-6)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", careless)
+    with pytest.raises(InputError, match="a frozen parameter moved"):
+        train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+
+
+def test_gradients_are_clipped(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(tmp_path, "schedule.steps=2", "schedule.clip=0.01")
+    student, data = begin(folder, settings)
+    norms: list[float] = []
+    kept = torch.optim.AdamW.step
+
+    def measured(self: Any) -> None:
+        found = [p.grad.norm() for p in student.learning().values() if p.grad is not None]
+        norms.append(float(torch.stack(found).norm()))
+        kept(self)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", measured)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+    assert norms == [pytest.approx(0.01, rel=1e-3)] * 2
+
+
+@pytest.mark.parametrize(("average", "mean"), [(1, 0.0), (2, 40.0), (2, 60.0)])
+def test_the_best_validated_weights_are_kept_or_their_mean(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, average: int, mean: float
+) -> None:
+    """Validated after 2, 4 and 6 steps at 55, 50 and 45, and at last the mean, if there is one."""
+    settings = config(tmp_path, "schedule.validate_every=2", f"schedule.average={average}")
+    values = iter([30.0, 55.0, 50.0, 45.0, mean])
+    monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", held_out(5))])
+    monkeypatch.setattr(run, "validate", lambda *_: {"phrase": next(values)})
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+    steps = (2, 4) if mean > 55 else (2,)
+    kept = [state.read_weights(state.best_file(tmp_path / "run", step)) for step in steps]
+    for name, parameter in student.learning().items():
+        expected = torch.stack([own[name] for own in kept]).mean(0)
+        assert torch.equal(parameter.detach(), expected), name
+
+
 def test_validation_is_the_metric_of_the_product(folder: Path, tmp_path: Path) -> None:
     """The phrase metric of an untrained student is what its saved model gets."""
     settings = config(tmp_path, "dev.budgets=[3]", "dev.widths=[16]")
