@@ -24,7 +24,7 @@ pytest.importorskip("qdrant_client", reason="needs hplus[qdrant]")
 from qdrant_client import grpc
 
 from hplus.engines.connected import ConnectedIndex
-from hplus.engines.qdrant import engine, filters, nodes
+from hplus.engines.qdrant import engine, filters, nodes, points
 from hplus.engines.qdrant.points import MOST_NUMBERS, point_id
 
 WIDTH = 16
@@ -352,6 +352,20 @@ def test_half_precision_is_offered_with_its_loss(url: str) -> None:
         found = made.verify()
         assert found.problems == []
         assert 1e-6 < found.difference < 1e-3
+
+
+@pytest.mark.parametrize("width", [1, 31, 32, 128, 5000])
+@pytest.mark.parametrize("count", [1, 3])
+def test_vectors_are_the_bytes_that_protobuf_writes(width: int, count: int) -> None:
+    rows = np.random.default_rng(width).normal(size=(count, width)).astype(np.float32)
+    one, *_ = lists = [grpc.DenseVector(data=row) for row in rows.tolist()]
+    assert points.dense(rows[0]) == one
+    assert points.multi_dense(rows) == grpc.MultiDenseVector(vectors=lists)
+    for kind in (
+        grpc.VectorOutput(multi_dense=grpc.MultiDenseVector(vectors=lists)),
+        grpc.VectorOutput(data=rows.reshape(-1).tolist(), vectors_count=count),
+    ):
+        np.testing.assert_array_equal(points._rows(kind, width), rows)
 
 
 def test_the_id_of_a_point_never_changes() -> None:

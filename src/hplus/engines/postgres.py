@@ -29,6 +29,7 @@ import numpy as np
 
 from hplus.arguments import as_ids
 from hplus.engines.address import Address
+from hplus.engines.explained import coverage, explained, units
 from hplus.engines.scoring import phrase_scores
 from hplus.engines.store import Held, Named, StoreStats, digest
 from hplus.errors import (
@@ -43,7 +44,7 @@ from hplus.search.engine import Candidates, best
 from hplus.search.met import Met
 from hplus.sources.document import Document
 from hplus.storage.catalogue import Settings, dump, text_hash
-from hplus.types import F32, F64, I32, I64, Coverage, Encoded, Lexical, Units, offsets_of
+from hplus.types import F32, F64, I32, I64, Encoded, Lexical, offsets_of
 from hplus.units.select import Budget
 from hplus.views import lexical, phrase
 
@@ -299,10 +300,10 @@ class Schema:
     def read_numbers(self, numbers: Sequence[int]) -> Encoded:
         """The same by numbers."""
         rows, wanted = self.connection.rows, [list(numbers)]
-        explained = dict(
+        texts = dict(
             rows("SELECT number, explained FROM {schema}.documents WHERE number = ANY(%s)", wanted)
         )
-        if len(explained) < len(set(numbers)):
+        if len(texts) < len(set(numbers)):
             raise ServiceError(f"{self.place} was changed during the search; search again")
         whole = dict(
             rows(
@@ -311,7 +312,7 @@ class Schema:
                 wanted,
             )
         )
-        units = dict(
+        unit_rows = dict(
             rows(
                 "SELECT document, string_agg(vector_send(vector), '' ORDER BY rank) "
                 "FROM {schema}.units WHERE document = ANY(%s) GROUP BY document",
@@ -325,28 +326,21 @@ class Schema:
             wanted,
         ):
             words[number].append((token, weight))
-        kept = [json.loads(explained[number]) for number in numbers]
+        kept = [json.loads(texts[number]) for number in numbers]
         pairs = [pair for number in numbers for pair in words[number]]
-        vectors = b"".join(units.get(number, b"") for number in numbers)
-        columns = list(zip(*(own["coverage"] for own in kept), strict=True)) or [()] * 5
+        vectors = b"".join(unit_rows.get(number, b"") for number in numbers)
         return Encoded(
             global_=_vectors(
                 b"".join(whole[number] for number in numbers), self.settings.global_width
             ),
-            units=_units(_vectors(vectors, self.settings.width), kept, ""),
+            units=units(_vectors(vectors, self.settings.width), kept),
             lexical=Lexical(
                 ids=np.array([token for token, _ in pairs], np.int32),
                 weights=np.array([weight for _, weight in pairs], np.float32),
                 offsets=offsets_of([len(words[number]) for number in numbers]),
             ),
-            dropped=_units(None, kept, "dropped_"),
-            coverage=Coverage(
-                tokens=np.array(columns[0], np.int32),
-                windows=np.array(columns[1], np.int32),
-                cut=np.array(columns[2], np.int32),
-                importance=np.array(columns[3], np.float32),
-                kept=np.array(columns[4], np.float32),
-            ),
+            dropped=units(None, kept, "dropped_"),
+            coverage=coverage(kept),
         )
 
     def write(self, documents: Sequence[Document], encoded: Encoded) -> None:
@@ -369,7 +363,7 @@ class Schema:
                         dump(document.metadata),
                         text_hash(document.text),
                         digest(encoded, i),
-                        _explained(encoded, i),
+                        explained(encoded, i),
                     ],
                 )
                 numbers.append(cursor.fetchone()[0])
@@ -618,40 +612,6 @@ class PostgresBranches:
         )
         shares = (units.weights / phrase.scale(units)).tolist()
         return scored, [[_text(row) for row in units.vectors], shares, *values]
-
-
-def _explained(encoded: Encoded, i: int) -> str:
-    """What explains a score beside the vectors, as JSON: floats as exact as they are."""
-    one = encoded[i]
-    coverage = one.coverage
-    return json.dumps(
-        {
-            "weights": one.units.weights.tolist(),
-            "counts": np.diff(one.units.span_offsets).tolist(),
-            "spans": one.units.spans.reshape(-1).tolist(),
-            "dropped_weights": one.dropped.weights.tolist(),
-            "dropped_counts": np.diff(one.dropped.span_offsets).tolist(),
-            "dropped_spans": one.dropped.spans.reshape(-1).tolist(),
-            "coverage": [
-                *(int(values[0]) for values in (coverage.tokens, coverage.windows, coverage.cut)),
-                *(float(values[0]) for values in (coverage.importance, coverage.kept)),
-            ],
-        }
-    )
-
-
-def _units(vectors: F32 | None, kept: list[dict[str, Any]], prefix: str) -> Units:
-    """Units from what explains them; without vectors, those that a budget dropped."""
-    weights = [weight for own in kept for weight in own[f"{prefix}weights"]]
-    counts = [count for own in kept for count in own[f"{prefix}counts"]]
-    spans = [number for own in kept for number in own[f"{prefix}spans"]]
-    return Units(
-        vectors=np.empty((len(weights), 0), np.float32) if vectors is None else vectors,
-        weights=np.array(weights, np.float32),
-        offsets=offsets_of([len(own[f"{prefix}weights"]) for own in kept]),
-        spans=np.array(spans, np.int32).reshape(-1, 2),
-        span_offsets=offsets_of(counts),
-    )
 
 
 def _text(row: F32) -> str:

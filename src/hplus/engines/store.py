@@ -13,7 +13,7 @@ from hplus.filters.ast import Filter
 from hplus.search.engine import Engine
 from hplus.sources.document import Document
 from hplus.storage.catalogue import Settings, dump
-from hplus.types import Encoded, Span
+from hplus.types import Encoded, Span, Units
 
 
 @dataclass(frozen=True)
@@ -101,25 +101,34 @@ class Store(Protocol):
 
 def digest(encoded: Encoded, document: int) -> str:
     """Tells whether an encoding is the one that was stored: a hash of everything in it."""
-    one = encoded[document]
     hashed = hashlib.blake2b(digest_size=16)
+    own = slice(document, document + 1)
+    coverage = encoded.coverage
+    a, b = encoded.lexical.offsets[document : document + 2].tolist()
     for array in (
-        one.global_,
-        one.units.vectors,
-        one.units.weights,
-        one.units.spans,
-        one.units.span_offsets,
-        one.lexical.ids,
-        one.lexical.weights,
-        one.dropped.weights,
-        one.dropped.spans,
-        one.dropped.span_offsets,
-        one.coverage.tokens,
-        one.coverage.windows,
-        one.coverage.cut,
-        one.coverage.importance,
-        one.coverage.kept,
+        encoded.global_[own],
+        *_arrays(encoded.units, document),
+        encoded.lexical.ids[a:b],
+        encoded.lexical.weights[a:b],
+        *_arrays(encoded.dropped, document)[1:],
+        coverage.tokens[own],
+        coverage.windows[own],
+        coverage.cut[own],
+        coverage.importance[own],
+        coverage.kept[own],
     ):
         hashed.update(np.int64(array.size).tobytes())
         hashed.update((array + array.dtype.type(0)).tobytes())  # -0.0 is 0.0
     return hashed.hexdigest()
+
+
+def _arrays(units: Units, document: int) -> tuple[Any, ...]:
+    """Vectors, weights, spans and span offsets of one document's units."""
+    first, last = units.offsets[document : document + 2].tolist()
+    bounds = units.span_offsets[first : last + 1]
+    return (
+        units.vectors[first:last],
+        units.weights[first:last],
+        units.spans[bounds[0] : bounds[-1]],
+        bounds - bounds[0],
+    )

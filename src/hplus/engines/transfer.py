@@ -35,11 +35,12 @@ from hplus.storage.catalogue import Settings, text_hash
 from hplus.storage.create import New, create
 from hplus.storage.disk import Disk
 from hplus.storage.fit import fit
+from hplus.storage.segment import chunks
 from hplus.types import Encoded
 
-# Documents read from an index at a time: their words are collected from all lists of a segment.
+# Ids that are read from an engine at a time.
 PAGE = 1_024
-# Of them, those that one worker sends.
+# Documents that one worker sends at a time.
 STEP = 64
 SHOWN = 5
 
@@ -118,7 +119,7 @@ def check_same_settings(settings: Settings, store: Store) -> None:
             f"{store.place} was made with model {theirs.fingerprint[:12]} ({theirs.model}), the "
             f"index with {settings.fingerprint[:12]} ({settings.model}); push to a new collection"
         )
-    for name in ("global_width", "width", "budget"):
+    for name in ("global_width", "width", "budget", "passages"):
         ours, own = getattr(settings, name), getattr(theirs, name)
         if ours != own:
             raise InputError(
@@ -205,15 +206,16 @@ def _send(
 
 
 def encodings(index: Index, size: int) -> Iterator[tuple[list[Document], Encoded]]:
-    """Documents of an index with their stored encodings, `size` at a time, as of now."""
-    engine = index.engine
-    for page in engine.snapshot.pages(PAGE):
-        found = engine.find([row.id for row in page])
-        order = np.argsort(found)
-        encoded = engine.read(found[order], None).take(np.argsort(order))
-        documents = [Document(row.id, row.text, row.metadata) for row in page]
-        for first in range(0, len(page), size):
-            yield documents[first : first + size], encoded[first : first + size]
+    """Documents of an index with their stored encodings, `size` at a time, as of now, segment by
+    segment."""
+    snapshot = index.engine.snapshot
+    parts = zip(snapshot.parts, snapshot.first.tolist(), snapshot.permitted(None), strict=False)
+    for part, before, places in parts:
+        for own, encoded in chunks(part.segment, places):
+            rows = snapshot.rows(before + own)
+            documents = [Document(row.id, row.text, row.metadata) for row in rows]
+            for first in range(0, len(rows), size):
+                yield documents[first : first + size], encoded[first : first + size]
 
 
 def pull(

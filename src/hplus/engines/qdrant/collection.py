@@ -28,6 +28,7 @@ from hplus.engines.qdrant.points import (
     DOCUMENT,
     ENCODING,
     HELD,
+    add_points,
     check_sizes,
     document,
     encoded_of,
@@ -36,7 +37,6 @@ from hplus.engines.qdrant.points import (
     metadata_payload,
     payload,
     point_id,
-    points_of,
 )
 from hplus.engines.store import Held, StoreStats
 from hplus.errors import FilterError, IndexDamagedError, InputError, ServiceError
@@ -337,11 +337,8 @@ class Collection:
         cuts = np.flatnonzero(np.diff(np.cumsum(each) // WRITTEN)) + 1
         for rows in np.split(np.arange(len(documents)), cuts):
             some = [documents[i] for i in rows.tolist()]
-            request = grpc.UpsertPoints(
-                collection_name=self.name,
-                wait=True,
-                points=points_of(some, encoded.take(rows)),
-            )
+            request = grpc.UpsertPoints(collection_name=self.name, wait=True)
+            add_points(request.points, some, encoded.take(rows))
             self.nodes.points("Upsert", request)
 
     def set_metadata(self, metadata: Mapping[str, dict[str, Any]]) -> None:

@@ -24,7 +24,15 @@ from qdrant_client import grpc
 
 from hplus.arguments import as_ids
 from hplus.engines.qdrant import filters
-from hplus.engines.qdrant.points import DOCUMENT, document, multi_dense, payload, point_id, sparse
+from hplus.engines.qdrant.points import (
+    DOCUMENT,
+    dense,
+    document,
+    multi_dense,
+    payload,
+    point_id,
+    sparse,
+)
 from hplus.engines.scoring import phrase_scores
 from hplus.engines.store import Named
 from hplus.errors import MissingDocumentError
@@ -140,7 +148,7 @@ class QdrantBranches:
             budget is not None and (most is None or budget < most)
         )
         self._vectors = {
-            "global": _nearest(dense=grpc.DenseVector(data=query.global_[0].tolist())),
+            "global": _nearest(dense=dense(query.global_[0])),
             "phrase": _nearest(multi_dense=multi_dense(_weighted(query, settings.width))),
             "lexical": _nearest(sparse=_normalised(query)),
         }

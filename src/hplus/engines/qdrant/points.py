@@ -2,10 +2,13 @@
 
 Vectors: `global` f32[R]; `units`, a multivector f32[m, r] in order of importance (one row of zeros
 for a text without units, so that it scores 0 as ours does); `lexical`, a sparse vector of token ids
-(absent without tokens). Payload: `id`, `text`, `metadata`; `weights` and `spans` of the units, and
-of those a budget dropped; `coverage`; `hash` of the text and `digest` of the encoding; what filters
-look at (`fields.py`). A point's id is a UUID made from ours, so a document written twice is one
-point.
+(absent without tokens). Payload: `id`, `text`, `metadata`; `explained`, weights and spans of the
+units and more as one text (`explained.py`); `hash` of the text and `digest` of the encoding; what
+filters look at (`fields.py`). A point's id is a UUID made from ours, so a document written twice is
+one point.
+
+Vectors are written and read as the bytes that protobuf makes of floats: with a Python list of
+floats for each row, a push would spend most of its time on them.
 """
 
 from __future__ import annotations
@@ -13,26 +16,26 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from qdrant_client import grpc
-from qdrant_client.conversions.conversion import payload_to_grpc, value_to_json
+from qdrant_client.conversions.conversion import json_to_value, value_to_json
 
+from hplus.engines.explained import coverage, explained, units
 from hplus.engines.qdrant.fields import as_float, as_read, payload_of
 from hplus.engines.store import Held, digest
 from hplus.errors import InputError
 from hplus.sources.document import Document
 from hplus.storage.catalogue import dump, text_hash
-from hplus.types import F32, Coverage, Encoded, Lexical, Units, offsets_of
+from hplus.types import F32, I32, Encoded, Lexical, offsets_of
 
 NAMESPACE = uuid.UUID("1c1f7f3c-6d5f-5d0b-9a66-68706c757331")
 # Numbers that Qdrant accepts in one vector or multivector, at most.
 MOST_NUMBERS = 1_048_575
 DOCUMENT = ("id", "text", "metadata", "exact")
 HELD = ("id", "hash", "metadata", "exact", "digest")
-ENCODING = ("weights", "spans", "dropped_weights", "dropped_spans", "coverage")
+ENCODING = ("explained",)
 
 
 def point_id(id_: str) -> str:
@@ -58,67 +61,75 @@ def check_sizes(documents: Sequence[Document], encoded: Encoded) -> None:
         )
 
 
-def points_of(documents: Sequence[Document], encoded: Encoded) -> list[Any]:
-    """One point for each document."""
-    return [_point(document, encoded, i) for i, document in enumerate(documents)]
+def add_points(points: Any, documents: Sequence[Document], encoded: Encoded) -> None:
+    """Append one point for each document to the points of a request; they are filled in place,
+    because protobuf copies a message that is put into another one."""
+    for i, document in enumerate(documents):
+        point = points.add()
+        point.id.uuid = point_id(document.id)
+        vectors = point.vectors.vectors.vectors
+        vectors["global"].dense.MergeFromString(_message(encoded.global_[i]))
+        first, last = encoded.units.offsets[i : i + 2].tolist()
+        rows = encoded.units.vectors[first:last]
+        if last == first:
+            rows = np.zeros((1, encoded.units.width), np.float32)
+        vectors["units"].multi_dense.MergeFromString(_messages(rows))
+        a, b = encoded.lexical.offsets[i : i + 2].tolist()
+        if b > a:
+            vectors["lexical"].sparse.indices.extend(encoded.lexical.ids[a:b].tolist())
+            vectors["lexical"].sparse.values.extend(encoded.lexical.weights[a:b].tolist())
+        texts = {
+            "id": document.id,
+            "text": document.text,
+            "hash": text_hash(document.text).hex(),
+            "digest": digest(encoded, i),
+            "explained": explained(encoded, i),
+        }
+        for name, text in texts.items():
+            point.payload[name].string_value = text
+        for name, value in metadata_payload(document.metadata).items():
+            point.payload[name].CopyFrom(json_to_value(value))
 
 
-def _point(document: Document, encoded: Encoded, i: int) -> Any:
-    first, last = encoded.units.offsets[i : i + 2].tolist()
-    width = encoded.units.width
-    rows = encoded.units.vectors[first:last] if last > first else np.zeros((1, width), np.float32)
-    vectors = {
-        "global": _dense(encoded.global_[i]),
-        "units": multivector(rows),
-    }
-    a, b = encoded.lexical.offsets[i : i + 2].tolist()
-    if b > a:
-        vectors["lexical"] = grpc.Vector(sparse=sparse(encoded.lexical, a, b))
-    return grpc.PointStruct(
-        id=grpc.PointId(uuid=point_id(document.id)),
-        vectors=grpc.Vectors(vectors=grpc.NamedVectors(vectors=vectors)),
-        payload=payload_to_grpc(_payload(document, encoded, i)),
-    )
-
-
-def _dense(row: F32) -> Any:
-    return grpc.Vector(dense=grpc.DenseVector(data=row.tolist()))
-
-
-def multivector(rows: F32) -> Any:
-    """Rows f32[m, r] as a vector of a point."""
-    return grpc.Vector(multi_dense=multi_dense(rows))
+def dense(row: F32) -> Any:
+    """A row f32[r] as a dense vector."""
+    return grpc.DenseVector.FromString(_message(row))
 
 
 def multi_dense(rows: F32) -> Any:
     """Rows f32[m, r] as a multivector."""
-    return grpc.MultiDenseVector(vectors=[grpc.DenseVector(data=row) for row in rows.tolist()])
+    return grpc.MultiDenseVector.FromString(_messages(rows))
+
+
+def _message(row: F32) -> bytes:
+    """What protobuf writes for a dense vector: its floats are field 1."""
+    return _head(4 * len(row)) + row.astype("<f4").tobytes()
+
+
+def _messages(rows: F32) -> bytes:
+    """The same for a multivector, whose rows are field 1."""
+    size = 4 * rows.shape[1]
+    inner = _head(size)
+    head = np.frombuffer(_head(len(inner) + size) + inner, np.uint8)
+    sent = np.empty((len(rows), len(head) + size), np.uint8)
+    sent[:, : len(head)] = head
+    sent[:, len(head) :] = np.ascontiguousarray(rows, "<f4").view(np.uint8)
+    return sent.tobytes()
+
+
+def _head(size: int) -> bytes:
+    """What stands before `size` bytes of field 1."""
+    head = bytearray([0x0A])
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*head, size])
 
 
 def sparse(lexical: Lexical, first: int, last: int) -> Any:
     """Rows first:last of a lexical view as a sparse vector."""
     ids, weights = lexical.ids[first:last].tolist(), lexical.weights[first:last].tolist()
     return grpc.SparseVector(indices=ids, values=weights)
-
-
-def _payload(document: Document, encoded: Encoded, i: int) -> dict[str, Any]:
-    one = encoded[i]
-    coverage = one.coverage
-    return {
-        "id": document.id,
-        "text": document.text,
-        **metadata_payload(document.metadata),
-        "hash": text_hash(document.text).hex(),
-        "digest": digest(encoded, i),
-        "weights": one.units.weights.tolist(),
-        "spans": _spans(one.units),
-        "dropped_weights": one.dropped.weights.tolist(),
-        "dropped_spans": _spans(one.dropped),
-        "coverage": [
-            *(int(values[0]) for values in (coverage.tokens, coverage.windows, coverage.cut)),
-            *(float(values[0]) for values in (coverage.importance, coverage.kept)),
-        ],
-    }
 
 
 def metadata_payload(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -138,12 +149,6 @@ def _shortened(digits: str) -> int | float | str:
         return number
     nearest = as_float(number)
     return digits if nearest is None else nearest
-
-
-def _spans(units: Units) -> list[list[int]]:
-    """Of each unit the starts and ends of its spans, one after another."""
-    flat = units.spans.reshape(-1).tolist()
-    return [flat[2 * a : 2 * b] for a, b in pairwise(units.span_offsets.tolist())]
 
 
 def payload(point: Any) -> dict[str, Any]:
@@ -170,68 +175,47 @@ def held(found: dict[str, Any]) -> Held:
 
 def encoded_of(points: Sequence[Any], global_width: int, width: int) -> Encoded:
     """The encodings of points that were read with vectors and payload."""
-    payloads = [payload(point) for point in points]
+    kept = [json.loads(point.payload["explained"].string_value) for point in points]
     vectors = [point.vectors.vectors.vectors for point in points]
-    units = [
+    rows = [
         _rows(own["units"], width)[: len(found["weights"])]
-        for own, found in zip(vectors, payloads, strict=True)
+        for own, found in zip(vectors, kept, strict=True)
     ]
-    tokens = [_sparse(own["lexical"]) if "lexical" in own else ([], []) for own in vectors]
-    coverage = [found["coverage"] for found in payloads]
-    columns = list(zip(*coverage, strict=True)) if coverage else [()] * 5
+    none = np.empty(0, np.int32), np.empty(0, np.float32)
+    tokens = [_sparse(own["lexical"]) if "lexical" in own else none for own in vectors]
+    wholes = [_rows(own["global"], global_width) for own in vectors]
     return Encoded(
-        global_=np.array([_data(own["global"]) for own in vectors], np.float32).reshape(
-            -1, global_width
-        ),
-        units=_units(units, payloads, "", width),
+        global_=np.concatenate([np.empty((0, global_width), np.float32), *wholes]),
+        units=units(np.concatenate([np.empty((0, width), np.float32), *rows]), kept),
         lexical=Lexical(
-            ids=np.array([id_ for ids, _ in tokens for id_ in ids], np.int32),
-            weights=np.array([w for _, weights in tokens for w in weights], np.float32),
+            ids=np.concatenate([none[0], *(ids for ids, _ in tokens)]),
+            weights=np.concatenate([none[1], *(weights for _, weights in tokens)]),
             offsets=offsets_of([len(ids) for ids, _ in tokens]),
         ),
-        dropped=_units(
-            [np.empty((len(found["dropped_weights"]), 0), np.float32) for found in payloads],
-            payloads,
-            "dropped_",
-            0,
-        ),
-        coverage=Coverage(
-            tokens=np.array(columns[0], np.int32),
-            windows=np.array(columns[1], np.int32),
-            cut=np.array(columns[2], np.int32),
-            importance=np.array(columns[3], np.float32),
-            kept=np.array(columns[4], np.float32),
-        ),
+        dropped=units(None, kept, "dropped_"),
+        coverage=coverage(kept),
     )
-
-
-def _units(rows: list[F32], payloads: list[dict[str, Any]], prefix: str, width: int) -> Units:
-    weights = [found[f"{prefix}weights"] for found in payloads]
-    spans = [own for found in payloads for own in found[f"{prefix}spans"]]
-    return Units(
-        vectors=np.concatenate([np.empty((0, width), np.float32), *rows]),
-        weights=np.array([weight for own in weights for weight in own], np.float32),
-        offsets=offsets_of([len(own) for own in weights]),
-        spans=np.array([number for own in spans for number in own], np.int32).reshape(-1, 2),
-        span_offsets=offsets_of([len(own) // 2 for own in spans]),
-    )
-
-
-def _data(vector: Any) -> Any:
-    """The numbers of a dense vector; servers before 1.17 give them without a kind."""
-    return vector.dense.data if vector.HasField("dense") else vector.data
 
 
 def _rows(vector: Any, width: int) -> F32:
+    """The rows of a vector; servers before 1.17 give one list of numbers without a kind."""
     if vector.HasField("multi_dense"):
-        return np.array([row.data for row in vector.multi_dense.vectors], np.float32)
-    return np.array(vector.data, np.float32).reshape(-1, width)
+        parts = [_floats(row) for row in vector.multi_dense.vectors]
+        return np.concatenate(parts).reshape(-1, width)
+    return _floats(vector.dense if vector.HasField("dense") else vector).reshape(-1, width)
 
 
-def _sparse(vector: Any) -> tuple[list[int], list[float]]:
+def _floats(vector: Any) -> F32:
+    """The numbers of a vector, which are field 1 of its message."""
+    count = len(vector.data)
+    sent = vector.SerializeToString()
+    return np.frombuffer(sent, "<f4", count, len(_head(4 * count))).astype(np.float32)
+
+
+def _sparse(vector: Any) -> tuple[I32, F32]:
     """Token ids, ascending, and their weights."""
     found = vector.sparse if vector.HasField("sparse") else None
-    ids = np.array(found.indices if found is not None else vector.indices.data, np.int64)
+    ids = np.array(found.indices if found is not None else vector.indices.data, np.int32)
     weights = np.array(found.values if found is not None else vector.data, np.float32)
     order = np.argsort(ids)
-    return ids[order].tolist(), weights[order].tolist()
+    return ids[order], weights[order]
