@@ -1,19 +1,22 @@
 """A Qdrant server beside the embedded index: the same hits? how fast, how large?
 
     python benchmarks/engines.py quality scifact.hplus queries.safetensors data/scifact
-    python benchmarks/engines.py size scifact.hplus queries.safetensors --documents 20000 100000
+    python benchmarks/engines.py size scifact.hplus queries.safetensors --documents 20000 200000 \
+        --folder /tmp/engines
 
 Both push an index to a server that they start (`make .venv/qdrant` fetches it), and search it and
 the index in turns. `quality` gives nDCG@10 on a retrieval set whose documents are in the index and
 whose queries, in the order of the set, are in the file of encodings. `size` makes documents up as
 scale.py does: real ones merged to 16 units of width 128, every vector moved to a cosine of 0.8 with
-its original; on one thread, seconds are wall-clock, and memory is what the server has resident.
+its original; on one thread, seconds are wall-clock, and memory is what the server has resident. An
+index that is in the folder already is used again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -42,6 +45,7 @@ UNITS, WIDTH = Budget(16, policy="merge"), 128
 NOISE = 0.75  # a vector of this length at a right angle to a unit vector: cosine 0.8
 CHUNK = 2_000
 QUERIES = 100
+EXACT = 30  # of them, those whose recall is measured
 SEED = 13
 
 
@@ -92,75 +96,69 @@ def size(options: argparse.Namespace) -> None:
         encoded = [some for _, some in transfer.encodings(base, 1 << 20)]
         documents = concatenate(encoded).at(budget=UNITS, width=WIDTH)
     for count in options.documents:
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder, running(folder) as node:
-            started = time.perf_counter()
-            index = build(Path(folder) / "index", documents, count)
-            built = time.perf_counter() - started
-            store = transfer.open_or_create(
-                address([node], "size", "?timeout=600"), index, {"codes": options.codes}
+        folder = options.folder / f"{count}.hplus"
+        if not folder.exists():
+            build(folder, documents, count)
+        with Index.open(folder) as index, running(options.folder) as node:
+            print_line(**one_size(index, node, asked, options))
+
+
+def one_size(
+    index: Index, node: Node, asked: list[Encoded], options: argparse.Namespace
+) -> dict[str, Any]:
+    """What it costs to push an index, and to search it and the collection in turns."""
+    url, count = address([node], "size", "?timeout=600"), len(index)
+    store = transfer.open_or_create(url, index, {"codes": options.codes, "stored": options.stored})
+    started, cpu, theirs = time.perf_counter(), time.process_time(), processor(node)
+    transfer.push(index, store, workers=options.workers)
+    pushed, cpu = time.perf_counter() - started, time.process_time() - cpu
+    theirs = processor(node) - theirs
+    settle(store)
+    line: dict[str, Any] = {
+        "documents": count,
+        "units": index.stats().units,
+        "codes": options.codes,
+        "stored": options.stored,
+        "workers": options.workers,
+        "embedded": {"disk_mb": round(megabytes(index.path))},
+        "qdrant": {
+            "documents_per_second": round(count / pushed),
+            "client_cpu_ms_per_document": round(1000 * cpu / count, 3),
+            "server_cpu_ms_per_document": round(1000 * theirs / count, 3),
+            "seconds_until_optimised": round(time.perf_counter() - started),
+            "disk_mb": round(megabytes(node.folder / "storage")),
+            "resident_mb": round(resident(node)),
+        },
+    }
+    with Index.connect(url) as there:
+        for view in ("hybrid", "phrase", "global"):
+            line["embedded"][view] = measured(index, asked, view)
+            before = processor(node)
+            line["qdrant"][view] = measured(there, asked, view)
+            line["qdrant"][view]["server_cpu_ms"] = round(
+                1000 * (processor(node) - before) / (1 + QUERIES + EXACT), 1
             )
-            started = time.perf_counter()
-            transfer.push(index, store)
-            pushed = time.perf_counter() - started
-            settle(store)
-            settled = time.perf_counter() - started
-            there = Index.connect(address([node], "size", "?timeout=600"))
-            line: dict[str, Any] = {
-                "documents": count,
-                "units": index.stats().units,
-                "codes": options.codes,
-                "embedded": {
-                    "documents_per_second": round(count / built),
-                    "disk_mb": round(megabytes(Path(folder) / "index")),
-                },
-                "qdrant": {
-                    "documents_per_second": round(count / pushed),
-                    "seconds_until_optimised": round(settled),
-                    "disk_mb": round(megabytes(node.folder / "storage")),
-                    "resident_mb": round(resident(node)),
-                },
-            }
-            for view in ("hybrid", "phrase", "global"):
-                for name, one in (("embedded", index), ("qdrant", there)):
-                    line[name][view] = measured(one, asked, view)
-            line["prefetch"] = prefetched(there, asked, count)
-            print_line(**line)
-            there.close()
-            index.close()
-            store.close()
+        usual, engine.SCANNED = engine.SCANNED, 0
+        line["graph"] = measured(there, asked, "global")
+        engine.SCANNED = usual
+    store.close()
+    return line
 
 
-def prefetched(there: Any, queries: list[Encoded], count: int) -> dict[str, Any]:
-    """The path of large collections, at its own pool and at one in a hundred documents."""
-    usual = engine.SCANNED, engine.PREFETCHED
-    lines = {}
-    try:
-        engine.SCANNED = 0
-        for pool in (engine.PREFETCHED, max(100, count // 100)):
-            engine.PREFETCHED = pool
-            lines[str(pool)] = {
-                view: measured(there, queries[:30], view, pool=min(1000, pool // 2))
-                for view in ("phrase", "hybrid")
-            }
-    finally:
-        engine.SCANNED, engine.PREFETCHED = usual
-    return lines
-
-
-def measured(index: Any, queries: list[Encoded], view: str, **options: Any) -> dict[str, Any]:
+def measured(index: Any, queries: list[Encoded], view: str) -> dict[str, Any]:
     """Latency of the default path in milliseconds, and its recall@10 against an exact scan."""
-    index.search(queries[0], view=view, **options)
+    index.search(queries[0], view=view)
     times, results = [], []
     for query in queries:
         started = time.perf_counter()
-        results.append(index.search(query, view=view, **options))
+        results.append(index.search(query, view=view))
         times.append(1000 * (time.perf_counter() - started))
-    exact = [index.search(query, view=view, exact=True) for query in queries[:30]]
+    exact = [index.search(query, view=view, exact=True) for query in queries[:EXACT]]
     return {
         "paths": results[0].paths,
         "p50_ms": round(float(np.percentile(times, 50)), 1),
         "p95_ms": round(float(np.percentile(times, 95)), 1),
-        "recall10": round(recall(results[:30], exact), 4),
+        "recall10": round(recall(results[:EXACT], exact), 4),
     }
 
 
@@ -188,8 +186,8 @@ def made_up(documents: Encoded, count: int) -> Iterator[Encoded]:
         yield replace(some, units=units, global_=moved(some.global_))
 
 
-def build(folder: Path, documents: Encoded, count: int) -> Index:
-    """An index of `count` documents, compacted."""
+def build(folder: Path, documents: Encoded, count: int) -> None:
+    """An index of `count` documents, compacted and closed."""
     index = Index.create(
         folder,
         budget=UNITS,
@@ -202,11 +200,11 @@ def build(folder: Path, documents: Encoded, count: int) -> Index:
         index.add_encoded([f"{done + i:07d}" for i in range(len(some))], some)
         done += len(some)
     index.compact()
-    return index
+    index.close()
 
 
 @contextmanager
-def running(folder: str | None = None) -> Iterator[Node]:
+def running(folder: Path | None = None) -> Iterator[Node]:
     """A server in a temporary folder."""
     with tempfile.TemporaryDirectory(dir=folder) as own, qdrant(Path(own) / "qdrant") as node:
         yield node
@@ -233,6 +231,13 @@ def resident(node: Node) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1e3
 
 
+def processor(node: Node) -> float:
+    """Seconds of processor time that the server has taken."""
+    assert node.process is not None
+    fields = Path(f"/proc/{node.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def print_line(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
@@ -250,7 +255,9 @@ def main() -> None:
         else:
             one.add_argument("--documents", type=int, nargs="+", default=[20_000])
             one.add_argument("--codes", default="none")
-            one.add_argument("--folder")
+            one.add_argument("--stored", default="f32")
+            one.add_argument("--workers", type=int, default=2)
+            one.add_argument("--folder", type=Path, required=True)
     options = parser.parse_args()
     options.run(options)
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-START_SECONDS = 60
+START_SECONDS = 180
+# A port that is free may be somebody else's when a server asks for it.
+ATTEMPTS = 3
 
 
 def qdrant_binary() -> Path:
@@ -40,6 +42,10 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in taken:
             one.close()
+
+
+class NotStartedError(Exception):
+    """A server ended, or gave no answer; the end of what it wrote."""
 
 
 @dataclass
@@ -78,15 +84,17 @@ class Node:
     def wait(self) -> None:
         """Until it answers."""
         until = time.monotonic() + START_SECONDS
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while time.monotonic() < until:
             with suppress(OSError):
                 url = f"http://127.0.0.1:{self.http}/readyz"
-                with urllib.request.urlopen(url, timeout=2):
+                with direct.open(url, timeout=2):
                     return
             assert self.process is not None
-            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            if self.process.poll() is not None:
+                break
             time.sleep(0.05)
-        pytest.fail(f"Qdrant did not start: {(self.folder / 'log').read_text()[-2000:]}")
+        raise NotStartedError(f"Qdrant did not start: {(self.folder / 'log').read_text()[-2000:]}")
 
     def stop(self) -> None:
         """It stands still, as if every packet to and from it were lost, until `resume`."""
@@ -112,29 +120,46 @@ class Node:
 @contextmanager
 def qdrant(folder: Path) -> Iterator[Node]:
     """A single node."""
-    node = Node(folder, *free_ports(3))
-    try:
-        node.start()
+    with _started(lambda attempt: [Node(folder / attempt, *free_ports(3))]) as (node,):
         yield node
-    finally:
-        node.kill()
 
 
 @contextmanager
 def cluster(folder: Path, size: int = 3) -> Iterator[list[Node]]:
     """Several nodes that form a cluster."""
-    nodes = [Node(folder / f"node{i}", *free_ports(3)) for i in range(size)]
-    first = f"http://127.0.0.1:{nodes[0].p2p}"
-    for node in nodes:
-        own = ["--uri", f"http://127.0.0.1:{node.p2p}"]
-        node.arguments = own if node is nodes[0] else ["--bootstrap", first, *own]
-    try:
+
+    def planned(attempt: str) -> list[Node]:
+        nodes = [Node(folder / attempt / f"node{i}", *free_ports(3)) for i in range(size)]
+        first = f"http://127.0.0.1:{nodes[0].p2p}"
         for node in nodes:
-            node.start()
+            own = ["--uri", f"http://127.0.0.1:{node.p2p}"]
+            node.arguments = own if node is nodes[0] else ["--bootstrap", first, *own]
+        return nodes
+
+    with _started(planned) as nodes:
         yield nodes
-    finally:
-        for node in nodes:
-            node.kill()
+
+
+@contextmanager
+def _started(plan: Callable[[str], list[Node]]) -> Iterator[list[Node]]:
+    """Nodes that run, on other ports if one of them ended at once."""
+    for attempt in range(ATTEMPTS):
+        nodes = plan(f"attempt{attempt}")
+        try:
+            for node in nodes:
+                node.start()
+        except NotStartedError:
+            for node in nodes:
+                node.kill()
+            if attempt == ATTEMPTS - 1:
+                raise
+            continue
+        try:
+            yield nodes
+        finally:
+            for node in nodes:
+                node.kill()
+        return
 
 
 def address(nodes: list[Node], name: str, options: str = "") -> str:

@@ -62,6 +62,8 @@ def corpus_of(seed: int, *, merged: bool) -> Corpus:
 
 
 CORPUS = corpus_of(7, merged=True)
+# Which of two copies a small pool holds is a matter of the last bit of a server's sum.
+NO_COPIES = f"n < {N - 8}"
 
 
 def metadata_of(i: int) -> dict[str, Any]:
@@ -196,7 +198,16 @@ def test_hits_and_scores_are_those_of_brute_force(
             where=None if below is None else f"n < {below}",
         )
         allowed = None if below is None else range(below)
-        assert_found(found, CORPUS, alphas, k=k, allowed=allowed, budget=budget, width=width)
+        assert_found(
+            found,
+            CORPUS,
+            alphas,
+            k=k,
+            allowed=allowed,
+            budget=budget,
+            width=width,
+            copies_tie=engine in ("embedded", "postgres"),  # Qdrant adds in an order of its own
+        )
 
 
 @pytest.mark.parametrize("engine", OTHERS)
@@ -204,9 +215,9 @@ def test_hits_and_scores_are_those_of_brute_force(
     "options",
     [
         {},
-        {"k": 3, "pool": 4},
+        {"k": 3, "pool": 4, "where": NO_COPIES},
         {"k": 5, "from_": 5, "explain": True},
-        {"k": 4, "group_by": "tag", "pool": 3},
+        {"k": 4, "group_by": "tag", "pool": 3, "where": NO_COPIES},
         {"k": N, "min_score": 0.1},
         {"query_budget": 2, "explain": True, "budget": 3, "width": 6},
         {"alphas": {"global": 0.0, "phrase": 0.3, "lexical": 2.0}},

@@ -85,7 +85,7 @@ def quantised(url: str, qdrant_node: Node) -> Iterator[ConnectedIndex]:
         )
         store.nodes.collections("Update", update)
         folder = qdrant_node.folder / "storage" / "collections" / store.name
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while not list(folder.rglob("vector_storage-units/quantized.data")):
             assert time.monotonic() < until, "Qdrant made no codes"
             time.sleep(0.1)
@@ -109,8 +109,11 @@ def test_a_scaled_query_is_the_same_query_under_quantisation(quantised: Connecte
             assert [hit.score for hit in found] == pytest.approx(expected, abs=1e-6)
 
 
-def test_eight_bit_codes_find_what_an_exact_scan_finds(quantised: ConnectedIndex) -> None:
+def test_eight_bit_codes_find_what_an_exact_scan_finds(
+    quantised: ConnectedIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Recall at 10 of at least 0.98; scores are exact, because what was found is scored again."""
+    monkeypatch.setattr(engine, "RESCORED", 80)  # of 400 documents, not all
     queries = [random_encoded(np.random.default_rng(100 + i), [4], WIDTH) for i in range(30)]
     found = wanted = 0
     for query in queries:
@@ -233,13 +236,17 @@ def test_a_server_that_does_not_answer(qdrant_node: Node, index: ConnectedIndex)
     ids, encoded = documents(3)
     index.add_encoded(ids, encoded)
     name: str = index.store.name  # type: ignore[attr-defined]
-    with Index.connect(address([qdrant_node], name, "?timeout=0.5&patience=0.1")) as busy:
+    with Index.connect(address([qdrant_node], name, "?timeout=60&patience=7")) as busy:
+        asked = busy.store.nodes  # type: ignore[attr-defined]
+        assert (asked.timeout, asked.patience) == (60, 7)
+        asked.timeout, asked.patience = 0.5, 0.1  # only now: a slow machine may take longer
         qdrant_node.stop()
         try:
             with pytest.raises(ServiceError, match=r"no answer within 0\.5 seconds; try again"):
                 busy.search(encoded[0])
         finally:
             qdrant_node.resume()
+        asked.timeout, asked.patience = 60, 60
         assert len(busy.search(encoded[0])) == 3
 
 
@@ -314,19 +321,16 @@ def test_a_document_that_disappears_during_a_search(index: ConnectedIndex) -> No
         searched.rows(numbers)
 
 
-def test_a_large_collection_is_searched_by_prefetch(
+def test_a_large_collection_is_searched_by_a_graph(
     index: ConnectedIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other views put candidates forward; what is found has its exact score."""
+    """The global view alone: phrases are compared with everything at every size."""
     ids, encoded = documents(300)
     index.add_encoded(ids, encoded)
     monkeypatch.setattr(engine, "SCANNED", 0)
-    monkeypatch.setattr(engine, "PREFETCHED", 100)
-    exact = {
-        hit.id: hit.score for hit in index.search(encoded[5], view="phrase", k=300, exact=True)
-    }
-    found = index.search(encoded[5], view="phrase", k=20)
-    assert found.paths == {"phrase": "prefetch"}
+    exact = {hit.id: hit.score for hit in index.search(encoded[5], k=300, exact=True)}
+    found = index.search(encoded[5], k=20)
+    assert found.paths == {"global": "HNSW", "phrase": "exact"}
     assert found[0].id == ids[5]
     for hit in found:
         assert hit.score == pytest.approx(exact[hit.id], abs=1e-6)

@@ -202,6 +202,17 @@ def test_the_commands(
     code, out, err = run("push", shards, other, "--encoded")
     assert (code, "2 sent, 0 there already; 2 documents" in out) == (0, True), err
     assert "0 sent, 2 there already" in run("push", shards, other, "--encoded")[1]
+    terms, named, third = tmp_path / "terms.txt", str(tmp_path / "named"), new_url(engine)
+    terms.write_text("heart failure\n")
+    own = ("--model", str(model), "--terms", str(terms))
+    assert run("bulk", str(tmp_path / "notes.jsonl"), named, *own)[0] == 0
+    code, _, err = run("push", named, third, "--encoded", "--model", str(model))
+    assert (code, "the terms it was encoded with" in err) == (2, True)
+    assert run("push", named, third, "--encoded", *own)[0] == 0
+    with Index.connect(third) as there:
+        assert there.terms == ["heart failure"]
+    code, _, err = run("push", notes, third, "--terms", str(terms))
+    assert (code, "an index knows its own" in err) == (2, True)
     # An index keeps lexical weights as float16, shards do not: texts and metadata are the same.
     found = json.loads(run("diff", notes, other, "--json")[1])
     assert [found[name] for name in ("only_here", "only_there", "texts", "metadata")] == [[]] * 4

@@ -56,6 +56,10 @@ def push(
         str | None,
         typer.Option(metavar="PATH|NAME", help="Where the model of the shards is now."),
     ] = None,
+    terms: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The terms that the shards were encoded with."),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads that send.")] = 2,
     sync: Annotated[
         bool, typer.Option("--sync", help="Delete what the index does not have.")
@@ -79,12 +83,14 @@ def push(
 
     given = {"stored": stored, "codes": codes, "shards": shards, "replicas": replicas}
     options = {name: getattr(v, "value", v) for name, v in given.items() if v is not None}
+    if (model or terms) and not encoded:
+        raise InputError("--model and --terms are of shards, an index knows its own; add --encoded")
     with ExitStack() as stack:
         if encoded:
             if sync:
                 raise InputError("--sync compares with an index; leave it out with --encoded")
             total = read_manifest(folder).job.rows
-            store = transfer.open_or_create_for_shards(url, folder, model, options)
+            store = transfer.open_or_create_for_shards(url, folder, model, terms, options)
             send = partial(transfer.push_shards, folder)
         else:
             index = stack.enter_context(Index.open(folder))

@@ -41,7 +41,7 @@ from hplus.types import Encoded
 # Ids that are read from an engine at a time.
 PAGE = 1_024
 # Documents that one worker sends at a time.
-STEP = 64
+STEP = 256
 SHOWN = 5
 
 
@@ -82,20 +82,22 @@ def open_or_create(url: str, index: Index, options: dict[str, Any]) -> Store:
 
 
 def open_or_create_for_shards(
-    url: str, folder: Path, model: str | None, options: dict[str, Any]
+    url: str, folder: Path, model: str | None, terms: Path | None, options: dict[str, Any]
 ) -> Store:
-    """The same for a folder of shards, whose model is loaded if the collection is new."""
+    """The same for a folder of shards, whose model is loaded if the collection is new, with the
+    terms that they were encoded with."""
     manifest = read_manifest(folder)
     check_complete(manifest)
     if exists(url):
         return _opened(url, options, lambda store: check_fits(manifest, store.settings))
-    hplus = HPlus(model or model_of(manifest))
+    hplus = HPlus(model or model_of(manifest), terms=terms)
     check_model(manifest, hplus.fingerprint)
     job = manifest.job
     settings = settings_for(
         hplus, budget=job.budget, width=job.width, format=job.format, passages=job.passages
     )
-    return create_store(url, settings, (), **options)
+    patterns = () if hplus.terms is None else hplus.terms.patterns
+    return create_store(url, settings, patterns, **options)
 
 
 def _opened(url: str, options: dict[str, Any], check: Callable[[Store], None]) -> Store:
@@ -171,13 +173,14 @@ def _push(
     advance: Callable[[float], None],
 ) -> Moved:
     sent = total = 0
+    empty = not store.count()
     # A few steps wait for each worker, so that reading never gets far ahead of sending.
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for documents, encoded in pairs:
                 total += len(documents)
-                waiting.append(pool.submit(_send, store, documents, encoded, advance))
+                waiting.append(pool.submit(_send, store, documents, encoded, advance, empty=empty))
                 while len(waiting) > 3 * workers:
                     sent += waiting.popleft().result()
             while waiting:
@@ -189,9 +192,16 @@ def _push(
 
 
 def _send(
-    store: Store, documents: list[Document], encoded: Encoded, advance: Callable[[float], None]
+    store: Store,
+    documents: list[Document],
+    encoded: Encoded,
+    advance: Callable[[float], None],
+    *,
+    empty: bool,
 ) -> int:
-    held = store.held([document.id for document in documents])
+    """Send what the collection lacks; of one that was empty when the push began, that is not
+    asked."""
+    held = {} if empty else store.held([document.id for document in documents])
     new = []
     for i, document in enumerate(documents):
         known = held.get(document.id)

@@ -3,10 +3,10 @@
 Weighted MaxSim is plain MaxSim with the query's vectors scaled by their weights, and the weights
 are divided by their sum first: scores are then normalised already, and a query whose weights are
 all twice as large is the very same request (with quantisation, Qdrant's choice of candidates
-depends on a query's length). The global and the lexical view are searched by the indexes of the
-server. The phrase view is scanned up to SCANNED unit vectors, which is exact. A collection with
-8-bit codes is scanned by them, also above that, and the best are scored exactly. Otherwise the
-best documents of the other two views go on to exact MaxSim (`prefetch`).
+depends on a query's length). The lexical view is searched by the server's inverted index, the
+global one by a scan up to SCANNED documents and by HNSW above. The phrase view is scanned at every
+size, by the vectors or, if the collection has them, by 8-bit codes, of which the best are scored
+exactly. Nothing else that Qdrant offers for multivectors finds 98 of 100 (docs/benchmarks.md).
 
 A budget or width below the stored one is beyond the server: it would have to leave out rows and
 renormalise prefixes. Candidates are then found with what is stored, fetched, and scored here by the
@@ -46,14 +46,13 @@ from hplus.views import lexical, phrase
 if TYPE_CHECKING:
     from hplus.engines.qdrant.collection import Collection
 
-# Up to this many unit vectors, or documents for the global view, a branch scans everything.
+# Up to this many documents, the global view scans everything.
 SCANNED = 2_000_000
-# The same for 8-bit codes.
-SCANNED_CODES = 16_000_000
-# How many times the documents wanted are scored exactly after a scan of codes.
+# Above, how many documents a walk through the graph keeps.
+VISITED = 512
+# Documents that are scored exactly after a scan of codes: this many, or times as many as wanted.
+RESCORED = 4_000
 OVERSAMPLED = 4.0
-# Above: how many documents each of the other views puts forward for the phrase view.
-PREFETCHED = 4_000
 # Documents whose vectors are fetched to be scored here, at least, if there are so many.
 FETCHED = 1_000
 
@@ -217,57 +216,42 @@ class QdrantBranches:
 
     def _path(self, view: str) -> str:
         """How a view finds its candidates."""
-        collection, settings = self.engine.collection, self.engine.settings
+        collection = self.engine.collection
         if view == "lexical" or self.exact:
             return "exact"
-        documents = collection.approximate_count()
-        if view == "global":
-            return "exact" if documents <= SCANNED else "HNSW"
-        units = documents * (settings.budget.count or 1)
-        if collection.codes == "int8" and units <= SCANNED_CODES:
-            return "8-bit codes"
-        return "exact" if units <= SCANNED else "prefetch"
+        if view == "phrase":
+            return "8-bit codes" if collection.codes == "int8" else "exact"
+        return "exact" if collection.approximate_count() <= SCANNED else "HNSW"
 
     def _ask(self, view: str, limit: int, passing: Any, path: str) -> Sequence[Any]:
         """The best points of a view, best first."""
-        request = {
-            "collection_name": self.engine.collection.name,
-            "query": self._vectors[view],
-            "using": USING[view],
-            "limit": limit,
-            "filter": passing,
-            "with_payload": grpc.WithPayloadSelector(enable=False),
-            "params": PARAMETERS[path],
-        }
-        if path == "prefetch":
-            prefetched = max(PREFETCHED, 2 * limit)
-            request["prefetch"] = [
-                grpc.PrefetchQuery(
-                    query=self._vectors[other],
-                    using=USING[other],
-                    filter=passing,
-                    limit=prefetched,
-                )
-                for other in ("global", "lexical")
-                if other == "global" or len(self.query.lexical.ids)
-            ]
-        found: Sequence[Any] = self.engine.collection.nodes.points(
-            "Query", grpc.QueryPoints(**request)
-        ).result
+        request = grpc.QueryPoints(
+            collection_name=self.engine.collection.name,
+            query=self._vectors[view],
+            using=USING[view],
+            limit=limit,
+            filter=passing,
+            with_payload=grpc.WithPayloadSelector(enable=False),
+            params=_parameters(path, limit),
+        )
+        found: Sequence[Any] = self.engine.collection.nodes.points("Query", request).result
         return found
 
 
 USING = {"global": "global", "phrase": "units", "lexical": "lexical"}
-# Exact: no graph, and the vectors themselves instead of their codes.
-_EXACT = grpc.SearchParams(exact=True, quantization=grpc.QuantizationSearchParams(ignore=True))
-PARAMETERS = {
-    "exact": _EXACT,
-    "HNSW": None,
-    "8-bit codes": grpc.SearchParams(
-        quantization=grpc.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLED)
-    ),
-    "prefetch": _EXACT,  # of what was prefetched
-}
+
+
+def _parameters(path: str, limit: int) -> Any:
+    if path == "HNSW":
+        return grpc.SearchParams(hnsw_ef=max(VISITED, limit))
+    if path == "8-bit codes":
+        codes = grpc.QuantizationSearchParams(
+            rescore=True, oversampling=max(OVERSAMPLED, RESCORED / limit)
+        )
+        return grpc.SearchParams(quantization=codes)
+    # No graph, and the vectors themselves instead of their codes.
+    ignored = grpc.QuantizationSearchParams(ignore=True)
+    return grpc.SearchParams(exact=True, quantization=ignored)
 
 
 def _nearest(**vector: Any) -> Any:
