@@ -34,7 +34,6 @@ from engine_servers import Node, address, qdrant
 from hplus import Budget, Encoded, Index
 from hplus.encoded_file import read_encoded
 from hplus.engines import transfer
-from hplus.engines.qdrant import engine
 from hplus.evaluate.data import read_beir
 from hplus.evaluate.metrics import ndcg
 from hplus.search.results import Results
@@ -138,9 +137,6 @@ def one_size(
             line["qdrant"][view]["server_cpu_ms"] = round(
                 1000 * (processor(node) - before) / (1 + QUERIES + EXACT), 1
             )
-        usual, engine.SCANNED = engine.SCANNED, 0
-        line["graph"] = measured(there, asked, "global")
-        engine.SCANNED = usual
     store.close()
     return line
 

@@ -123,8 +123,6 @@ def create_store(
     units = grpc.VectorParams(
         size=settings.width,
         multivector_config=grpc.MultiVectorConfig(comparator=grpc.MultiVectorComparator.MaxSim),
-        # A graph over multivectors costs one MaxSim per edge and is not needed: see `engine`.
-        hnsw_config=grpc.HnswConfigDiff(m=0),
         quantization_config=grpc.QuantizationConfig(scalar=int8) if codes == "int8" else None,
         **common,
     )
@@ -143,6 +141,7 @@ def create_store(
             ),
             shard_number=shards,
             replication_factor=replicas,
+            hnsw_config=grpc.HnswConfigDiff(m=0),  # no graph: see `engine`
             on_disk_payload=True,
             metadata=payload_to_grpc({"hplus": json.dumps(note)}),
         )

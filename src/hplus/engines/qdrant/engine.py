@@ -4,9 +4,10 @@ Weighted MaxSim is plain MaxSim with the query's vectors scaled by their weights
 are divided by their sum first: scores are then normalised already, and a query whose weights are
 all twice as large is the very same request (with quantisation, Qdrant's choice of candidates
 depends on a query's length). The lexical view is searched by the server's inverted index, the
-global one by a scan up to SCANNED documents and by HNSW above. The phrase view is scanned at every
-size, by the vectors or, if the collection has them, by 8-bit codes, of which the best are scored
-exactly. Nothing else that Qdrant offers for multivectors finds 98 of 100 (docs/benchmarks.md).
+others are scanned at every size, which is exact; the units of a collection with 8-bit codes by
+them, and the best of them are scored exactly. A graph (HNSW) over multivectors is dear to build and
+does not find 98 of 100 (docs/benchmarks.md); beside a scan of the units, one for the global vectors
+would save little.
 
 A budget or width below the stored one is beyond the server: it would have to leave out rows and
 renormalise prefixes. Candidates are then found with what is stored, fetched, and scored here by the
@@ -46,10 +47,6 @@ from hplus.views import lexical, phrase
 if TYPE_CHECKING:
     from hplus.engines.qdrant.collection import Collection
 
-# Up to this many documents, the global view scans everything.
-SCANNED = 2_000_000
-# Above, how many documents a walk through the graph keeps.
-VISITED = 512
 # Documents that are scored exactly after a scan of codes: this many, or times as many as wanted.
 RESCORED = 4_000
 OVERSAMPLED = 4.0
@@ -216,12 +213,8 @@ class QdrantBranches:
 
     def _path(self, view: str) -> str:
         """How a view finds its candidates."""
-        collection = self.engine.collection
-        if view == "lexical" or self.exact:
-            return "exact"
-        if view == "phrase":
-            return "8-bit codes" if collection.codes == "int8" else "exact"
-        return "exact" if collection.approximate_count() <= SCANNED else "HNSW"
+        codes = view == "phrase" and self.engine.collection.codes == "int8" and not self.exact
+        return "8-bit codes" if codes else "exact"
 
     def _ask(self, view: str, limit: int, passing: Any, path: str) -> Sequence[Any]:
         """The best points of a view, best first."""
@@ -242,14 +235,12 @@ USING = {"global": "global", "phrase": "units", "lexical": "lexical"}
 
 
 def _parameters(path: str, limit: int) -> Any:
-    if path == "HNSW":
-        return grpc.SearchParams(hnsw_ef=max(VISITED, limit))
     if path == "8-bit codes":
         codes = grpc.QuantizationSearchParams(
             rescore=True, oversampling=max(OVERSAMPLED, RESCORED / limit)
         )
         return grpc.SearchParams(quantization=codes)
-    # No graph, and the vectors themselves instead of their codes.
+    # The vectors themselves instead of their codes.
     ignored = grpc.QuantizationSearchParams(ignore=True)
     return grpc.SearchParams(exact=True, quantization=ignored)
 
