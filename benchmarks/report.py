@@ -451,6 +451,85 @@ def bulk_reading() -> str:
     return table([*header, "memory of all ids"], body)
 
 
+def _largest() -> dict[str, Any]:
+    """The largest collection that benchmarks/engines.py has measured, vectors as they are."""
+    sizes = [one for one in rows("engines") if "documents" in one and one["codes"] == "none"]
+    return max(sizes, key=lambda one: int(one["documents"]))
+
+
+def engines_sizes() -> str:
+    """Qdrant beside the embedded index at every size measured."""
+    body = []
+    for one in (line for line in rows("engines") if "documents" in line):
+        for name in ("embedded", "qdrant"):
+            own = one[name]
+            body.append(
+                [
+                    f"{one['documents']:,}",
+                    name if name == "embedded" else f"Qdrant, {one['stored']}",
+                    f"{own['documents_per_second']:,}" if name == "qdrant" else "",
+                    f"{own['disk_mb']:,}",
+                    f"{own['resident_mb']:,}" if name == "qdrant" else "",
+                    *(
+                        f"{own[view]['p50_ms']}, {own[view]['p95_ms']}"
+                        for view in ("hybrid", "phrase", "global")
+                    ),
+                    f"{own['phrase']['recall10']:.3f}, {own['hybrid']['recall10']:.3f}",
+                ]
+            )
+    header = ["documents", "engine", "documents a second in", "disk, MB", "resident, MB"]
+    views = [f"{view}, p50 and p95 ms" for view in ("hybrid", "phrase", "global")]
+    return table([*header, *views, "recall@10, phrase and hybrid"], body)
+
+
+def engines_measured() -> str:
+    """What a document costs in Qdrant."""
+    found = _largest()
+    count, own = found["documents"], found["qdrant"]
+    body = [
+        ["documents, units, width", f"{count:,}; {found['units'] // count} of 128, f32"],
+        ["push, one client and the server on two cores", f"{own['documents_per_second']:,} a s"],
+        [
+            "its processor time, client and server",
+            f"{own['client_cpu_ms_per_document']:.2f} ms and "
+            f"{own['server_cpu_ms_per_document']:.2f} ms",
+        ],
+        ["disk", f"{1e6 * own['disk_mb'] / count:,.0f} bytes"],
+        ["memory that the server has resident", f"{1e6 * own['resident_mb'] / count:,.0f} bytes"],
+        [
+            "a search by the phrase view, exact, processor time of the server",
+            f"{1e3 * own['phrase']['server_cpu_ms'] / count:.2f} µs",
+        ],
+        ["by the global view, exact", f"{1e3 * own['global']['server_cpu_ms'] / count:.2f} µs"],
+    ]
+    return table(["per document, Qdrant on one node", "measured"], body)
+
+
+def engines_extrapolated() -> str:
+    """What a corpus of such documents takes in Qdrant."""
+    found = _largest()
+    own, count = found["qdrant"], found["documents"]
+    body = []
+    for size in CORPORA:
+        factor = size / count
+        seconds = factor * own["phrase"]["server_cpu_ms"] / 1e3
+        memory = factor * own["resident_mb"] * 1e6
+        nodes = -(-int(memory) // NODE_BYTES)
+        body.append(
+            [
+                _power(size),
+                _bytes(factor * own["disk_mb"] * 1e6),
+                _bytes(memory),
+                f"{nodes:,}, {max(2, -(-2 * int(memory) // NODE_BYTES)):,}",
+                _time(size / own["documents_per_second"] / 3600),
+                f"{seconds:,.2f} s" if seconds < 10 else f"{seconds:,.0f} s",
+                f"{max(1, -(-int(1e3 * seconds) // 200)):,}",
+            ]
+        )
+    header = ["documents", "disk", "memory", "nodes: one copy, two", "push, one client"]
+    return table([*header, "phrase scan, core seconds a query", "cores for 0.2 s"], body)
+
+
 def _power(count: int) -> str:
     return f"10^{len(str(count)) - 1}"
 
@@ -571,6 +650,7 @@ if __name__ == "__main__":
             "scale_parts": scale_parts(),
             "scale_recall": scale_recall(),
             "size": size(),
+            "engines_sizes": engines_sizes(),
             "front_page": front_page_differences(),
             **{name: listed(name) for name in small},
         },
@@ -585,6 +665,8 @@ if __name__ == "__main__":
             "hours": bulk_hours(),
             "reading": bulk_reading(),
             "nodes": bulk_nodes(),
+            "engines_measured": engines_measured(),
+            "engines_extrapolated": engines_extrapolated(),
         },
     )
     fill(ROOT / "README.md", {"quality": front_page()})
