@@ -249,10 +249,12 @@ def search() -> str:
 
 
 def scan() -> str:
-    """Exact search on one core beside Qdrant: processor time, same vectors, same run."""
+    """Exact search beside Qdrant, same vectors, same run: processor time on one core, the clock on
+    two."""
     body = [
         [
             row["units"],
+            str(row["cores"]),
             row["engine"],
             f"{row['queries_per_s']:.0f}",
             f"{row['times_ours']:.2f}",
@@ -261,7 +263,7 @@ def scan() -> str:
         ]
         for row in rows("scan")
     ]
-    header = ["units", "engine", "queries per CPU second", "times ours", "nDCG@10", "peak MB"]
+    header = ["units", "cores", "engine", "queries/s", "times ours", "nDCG@10", "peak MB"]
     return table(header, body)
 
 
@@ -600,10 +602,11 @@ def scale_parts() -> str:
 def scale_recall() -> str:
     """Recall@10 if one document in so many is scored exactly after the estimate."""
     measured = [row for row in rows("scale") if "recall10_of_one_in" in row]
-    shares = [*measured[0]["recall10_of_one_in"]] if measured else []
+    shares = sorted({int(share) for row in measured for share in row["recall10_of_one_in"]})[::-1]
+    found = [[row["recall10_of_one_in"].get(str(share)) for share in shares] for row in measured]
     body = [
-        [f"{row['documents']:,}", *(f"{r:.3f}" for r in row["recall10_of_one_in"].values())]
-        for row in measured
+        [f"{row['documents']:,}", *("" if r is None else f"{r:.3f}" for r in own)]
+        for row, own in zip(measured, found, strict=True)
     ]
     return table(["documents", *(f"1 in {share}" for share in shares)], body)
 

@@ -249,8 +249,9 @@ static inline int64_t number(const char *numbers, Py_ssize_t j)
     return found;
 }
 
-/* Ask for the next `count` rows that will be read, but for documents that follow the one before:
-   the processor sees those coming. A row that is not there does no harm. */
+/* Ask for the next `count` rows that will be read; where rows are packed, one after another, the
+   processor sees a document coming that follows the one before. A row that is not there does no
+   harm. */
 static inline void fetch(Reader *reader, Py_ssize_t count)
 {
 #ifdef __GNUC__
@@ -263,7 +264,7 @@ static inline void fetch(Reader *reader, Py_ssize_t count)
             const int64_t before = reader->later_end;
             reader->later_at = number(documents->starts, ++reader->later);
             reader->later_end = number(documents->ends, reader->later);
-            if (reader->later_at == before) {
+            if (reader->later_at == before && reader->layout->pack) {
                 const uint64_t rows = (uint64_t)reader->later_end - (uint64_t)before;
                 reader->later_at = reader->later_end;
                 count -= rows < (uint64_t)count ? (Py_ssize_t)rows : count;

@@ -29,10 +29,12 @@ from hplus.views import lexical, phrase
 
 # Up to this many vectors everything is scanned: exact, in tens of milliseconds.
 SCANNED = 2_000_000
-# Above: documents that are scored exactly after an estimate, one in 32 and at least 4,000
+# Above: documents that are scored exactly after an estimate, one in 256 and at least 4,000
 # (benchmarks/scale.py, experiments/LOG.md).
 SURVIVORS = 4_000
-SURVIVING = 32
+SURVIVING = 256
+# Of many estimates one in so many says how high the best are.
+SAMPLED = 64
 # Of the lists of global vectors, a query reads one in 16 of each segment, and at least 24.
 GLOBAL_PROBES = 24
 GLOBAL_READ = 16
@@ -378,6 +380,12 @@ def _largest(values: F32, count: int) -> I64:
     """Rows of the largest values, ascending; ties at the edge are broken arbitrarily."""
     if count >= len(values):
         return np.arange(len(values))
+    sample, likely = values[::SAMPLED], 2 * count // SAMPLED + 1
+    if likely < len(sample):  # twice as many as wanted are looked at, not all
+        low = np.partition(sample, len(sample) - likely)[len(sample) - likely]
+        high = np.flatnonzero(values >= low)
+        if count <= len(high) < len(values):
+            return high[_largest(values[high], count)]
     edge = np.partition(values, len(values) - count)[len(values) - count]
     above, tied = np.flatnonzero(values > edge), np.flatnonzero(values == edge)
     return np.sort(np.append(above, tied[: count - len(above)]))
