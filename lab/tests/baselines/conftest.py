@@ -61,5 +61,6 @@ def onnxruntime(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     fake.InferenceSession = Session  # type: ignore[attr-defined]
     fake.SessionOptions = SimpleNamespace  # type: ignore[attr-defined]
     fake.seen = seen  # type: ignore[attr-defined]
+    fake.disable_telemetry_events = lambda: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "onnxruntime", fake)
     return fake
