@@ -481,7 +481,7 @@ class HPlus:
         head = self.checkpoint.lexical
         if self.recipe.lexical == "importance" or head is None:
             return importance
-        return head.weights(states.tokens.ids, states.inner, side)
+        return head.weights(states.tokens, states.inner, side)
 
     def _width(self, width: int | None) -> int:
         wanted = self.recipe.phrase_width or self.dim if width is None else width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -21,12 +22,13 @@ from hplus import HPlus  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.evaluate.data import RetrievalSet  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
+from hplus.heads.lexical import half_weight  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train import run, state, validation  # noqa: E402
 from hplus.train.config import Config, read_config  # noqa: E402
 from hplus.train.data import Batches, allowed, make_data, part_of  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
-from hplus.train.losses.lexical import lexical_matrix  # noqa: E402
+from hplus.train.losses.lexical import saturated_matrix  # noqa: E402
 from hplus.train.losses.unit_interaction import padded  # noqa: E402
 from hplus.train.objective import (  # noqa: E402
     Objective,
@@ -335,31 +337,34 @@ def test_boundaries_learn_from_retrieval(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_lexical_head_of_its_own(folder: Path, tmp_path: Path) -> None:
-    """log1p(relu) and a table of query weights: trained, saved, and scored as in torch."""
+    """Learned frequencies and idf: trained, saved, and scored as in torch."""
     settings = config(
-        tmp_path, "loss.lexical.head=true", "loss.lexical.repeats=max",
+        tmp_path, "loss.lexical.head=true",
         'student.heads=["crf", "importance", "lexical"]',
     )  # fmt: skip
     student, data = begin(folder, settings)
+    head = student.lexical
+    assert head is not None
+    idf = head.table.detach().clone()
     train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path / "cache")
+    assert not torch.equal(head.table, idf)
+    assert head.read.weight.any()
     rows = np.arange(6)
     parts: list[Any] = []
     with torch.no_grad():
         for texts in (data.queries, data.documents):
             side = side_of(student, texts.take(rows), *student(texts.take(rows)))
             ids = torch.from_numpy(side.texts.tokens.ids.astype(np.int64))
-            head = student.lexical
-            assert head is not None
-            asked = texts is data.queries
-            weights = head.of_query(ids) if asked else head.of_document(side.inner)
+            weights = head.worth(ids) if texts is data.queries else head.counted(side.inner)
             parts += [padded(weights, side.offsets)[0], padded(ids, side.offsets)[0]]
-        expected = lexical_matrix(*parts, repeats="max")
+        halves = torch.from_numpy(half_weight(np.diff(side.offsets)))
+        expected = saturated_matrix(*parts, halves.float())
     save_student(student, tmp_path / "out", name="toy")
     model = HPlus(tmp_path / "out")
     assert model.recipe.lexical == "head"
     texts = list(data.documents.tokens.texts[:6])
     for row, query in enumerate(data.queries.tokens.texts[:6]):
-        np.testing.assert_allclose(model.score(query, texts).lexical_raw, expected[row], atol=1e-4)
+        np.testing.assert_allclose(model.score(query, texts).lexical, expected[row], atol=1e-4)
 
 
 def held_out(count: int = 30) -> RetrievalSet:
@@ -537,15 +542,31 @@ def test_gradients_are_clipped(
     assert norms == [pytest.approx(0.01, rel=1e-3)] * 2
 
 
-@pytest.mark.parametrize(("average", "mean"), [(1, 0.0), (2, 40.0), (2, 60.0)])
+@pytest.mark.parametrize(
+    ("average", "mean", "by"),
+    [(1, 0.0, "phrase"), (2, 40.0, "phrase"), (2, 60.0, "phrase"), (2, 60.0, "lexical")],
+)
 def test_the_best_validated_weights_are_kept_or_their_mean(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, average: int, mean: float
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    average: int,
+    mean: float,
+    by: str,
 ) -> None:
-    """Validated after 2, 4 and 6 steps at 55, 50 and 45, and at last the mean, if there is one."""
-    settings = config(tmp_path, "schedule.validate_every=2", f"schedule.average={average}")
+    """Validated after 2, 4 and 6 steps at 55, 50 and 45, and at last the mean, if there is one;
+    other metrics rise and decide nothing."""
+    settings = config(
+        tmp_path, "schedule.validate_every=2", f"schedule.average={average}", f"dev.by={by}"
+    )
+    others = itertools.count(40.0, 5.0)
     values = iter([30.0, 55.0, 50.0, 45.0, mean])
     monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", held_out(5))])
-    monkeypatch.setattr(run, "validate", lambda *_: {"phrase": next(values)})
+    monkeypatch.setattr(
+        run,
+        "validate",
+        lambda *_: {"phrase": next(others), "lexical": next(others), by: next(values)},
+    )
     student, data = begin(folder, settings)
     train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
     steps = (2, 4) if mean > 55 else (2,)

@@ -155,7 +155,7 @@ class Bench:
         if self.model.recipe.lexical == "head" and head is not None:
             inner = side.inner.astype(np.float32)
             which: Side = "query" if side is self.queries else "document"
-            importance = head.weights(side.tokens.ids, inner, which)
+            importance = head.weights(side.tokens, inner, which)
         return lexical.represent(side.tokens, importance, unknown)
 
     def lexical(self, kind: str) -> F32:

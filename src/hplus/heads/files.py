@@ -90,7 +90,7 @@ def read_lexical(
     path = folder / "heads.safetensors"
     weight = _shaped(heads["lexical.weight"], (dim,), "lexical.weight", path)
     bias = _shaped(heads.get("lexical.bias"), (1,), "lexical.bias", path)
-    table = _shaped(heads.get("lexical.query"), (vocabulary,), "lexical.query", path)
+    table = _shaped(heads.get("lexical.table"), (vocabulary,), "lexical.table", path)
     try:
         return LexicalHead(weight, float(bias[0]), table)
     except InputError as error:
@@ -130,5 +130,5 @@ def head_tensors(
     if lexical is not None:
         tensors["lexical.weight"] = lexical.weight
         tensors["lexical.bias"] = np.array([lexical.bias], np.float32)
-        tensors["lexical.query"] = lexical.query
+        tensors["lexical.table"] = lexical.table
     return tensors

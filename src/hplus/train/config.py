@@ -111,10 +111,10 @@ class GlobalLoss(HeadLoss):
 
 @dataclass(frozen=True)
 class LexicalLoss(HeadLoss):
-    """repeats: importances of a token id are summed, as in the paper, or their maximum counts.
-    head: weights of its own instead of the importance: log(1 + relu) for documents, a table for
-    queries (`hplus.heads.lexical`); name "lexical" under student.heads, too. log: scores on a
-    logarithmic scale, for which one tau fits queries of any length."""
+    """repeats: importances of a token id are summed, as in the paper, or their maximum counts. log:
+    scores on a logarithmic scale, for which one tau fits queries of any length. head: BM25 with
+    learned frequencies and idf instead of the importance (`hplus.heads.lexical`), for which repeats
+    and log do not matter; name "lexical" under student.heads, too."""
 
     repeats: Literal["sum", "max"] = "sum"
     log: bool = False
@@ -175,7 +175,7 @@ class LossSettings:
 class DevSettings:
     """sets: BEIR folders with their split, "folder:dev". Of each, `queries` are drawn, and
     documents up to `documents`, the relevant ones among them. budgets and widths: what the phrase
-    metric is taken at; their mean decides which weights are kept."""
+    metric is taken at, as their mean. by: the metric that decides which weights are kept."""
 
     sets: tuple[str, ...] = ()
     queries: int = 100
@@ -183,6 +183,7 @@ class DevSettings:
     length: int = 160
     budgets: tuple[int, ...] = (16, 32)
     widths: tuple[int, ...] = (128, 0)
+    by: Literal["phrase", "tokens", "global", "lexical"] = "phrase"
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from hplus.errors import InputError
+from hplus.heads.lexical import half_weight
 from hplus.train.config import BoundariesLoss, Config, HeadLoss, UnitsLoss
 from hplus.train.data import Batch, Data, allowed
 from hplus.train.distributed import World, gathered
 from hplus.train.losses.contrastive import nce
 from hplus.train.losses.distillation import min_max, spread, teacher_divergence
-from hplus.train.losses.lexical import lexical_matrix
+from hplus.train.losses.lexical import lexical_matrix, saturated_matrix
 from hplus.train.losses.matryoshka import global_scores, over_widths
 from hplus.train.losses.segmentation import seg_loss
 from hplus.train.losses.states import states_distance
@@ -144,20 +145,25 @@ class Objective:
         return self._loss("token", scores, batch, self.config.loss.token)
 
     def lexical_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
-        """L_L: eq:lexical_training_score on the importance of the tokens, or on a head's own."""
+        """L_L: eq:lexical_training_score on the importance of the tokens, or a head's own score."""
         settings = self.config.loss.lexical
+        sides = (queries, documents)
+        ids = [torch.from_numpy(side.texts.tokens.ids.astype(np.int64)) for side in sides]
+        ids = [own.to(queries.states.device) for own in ids]
+        weights = [side.importance for side in sides]
+        head = self.student.lexical if settings.head else None
+        if head is not None:
+            weights = [head.worth(ids[0]), head.counted(documents.inner)]
         parts: list[Tensor] = []
-        for side in (queries, documents):
-            ids = torch.from_numpy(side.texts.tokens.ids.astype(np.int64)).to(side.states.device)
-            known = ids != side.texts.unknown
-            weights = side.importance
-            if settings.head and self.student.lexical is not None:
-                head = self.student.lexical
-                weights = head.of_query(ids) if side is queries else head.of_document(side.inner)
-            parts.append(padded(weights * known, side.offsets)[0])
-            parts.append(padded(ids, side.offsets)[0])
-        scores = lexical_matrix(*parts, repeats=settings.repeats)
-        scores = torch.log1p(scores) if settings.log else scores
+        for side, own, weight in zip(sides, ids, weights, strict=True):
+            parts.append(padded(weight * (own != side.texts.unknown), side.offsets)[0])
+            parts.append(padded(own, side.offsets)[0])
+        if head is not None:
+            halves = torch.from_numpy(half_weight(np.diff(documents.offsets)))
+            scores = saturated_matrix(*parts, halves.to(parts[2]))
+        else:
+            scores = lexical_matrix(*parts, repeats=settings.repeats)
+            scores = torch.log1p(scores) if settings.log else scores
         return self._loss("lexical", scores, batch, settings)
 
     def units_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:

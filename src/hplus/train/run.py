@@ -77,11 +77,13 @@ def train(
         if pools:
             history.validations.append({"step": 0, **validate(student, pools, config.dev)})
             log.write(history.validations[-1])
-        share_history(history, world)
+        share_history(history, config.dev.by, world)
 
     with show_progress(f"stage {stage}", schedule.steps, wanted=world.first) as bar:
         bar.advance(history.step)
-        while history.step < schedule.steps and not is_over(history, schedule.patience):
+        while history.step < schedule.steps and not is_over(
+            history, schedule.patience, config.dev.by
+        ):
             started = time.monotonic()
             batch = part_of(batches.at(history.step), world.process, world.processes)
             for group in optimiser.param_groups:
@@ -118,8 +120,8 @@ def train(
                     found = {"step": history.step, **validate(student, pools, config.dev)}
                     history.validations.append(found)
                     log.write(found)
-                    keep_best(folder, learning, history, schedule.average)
-                share_history(history, world)
+                    keep_best(folder, learning, history, config)
+                share_history(history, config.dev.by, world)
             if world.first and (validated or history.step % schedule.save_every == 0):
                 state.save(folder, learning, optimiser, history)
     if world.first:
@@ -234,20 +236,26 @@ def make_pools(
     return pools
 
 
-def is_over(history: state.History, patience: int) -> bool:
+def is_over(history: state.History, patience: int, by: str) -> bool:
     """Whether the last `patience` validations brought nothing better."""
     if not patience or len(history.validations) <= patience:
         return False
-    values = [found["phrase"] for found in history.validations]
+    values = [found[by] for found in history.validations]
     return len(values) - 1 - values.index(max(values)) >= patience
 
 
-def keep_best(
-    folder: Path, learning: dict[str, torch.nn.Parameter], history: state.History, count: int
-) -> None:
-    """The weights just validated, if they are among the best `count`; others are deleted."""
+def best_of(history: state.History, config: Config) -> list[dict[str, float]]:
+    """The best validations of trained weights, as many as may be averaged, the best first."""
     trained = [found for found in history.validations if found["step"]]
-    best = sorted(trained, key=lambda found: -found["phrase"])[: max(1, count)]
+    ranked = sorted(trained, key=lambda found: -found[config.dev.by])
+    return ranked[: max(1, config.schedule.average)]
+
+
+def keep_best(
+    folder: Path, learning: dict[str, torch.nn.Parameter], history: state.History, config: Config
+) -> None:
+    """The weights just validated, if they are among the best; others are deleted."""
+    best = best_of(history, config)
     steps = {int(found["step"]) for found in best}
     if history.step in steps:
         state.write_weights(state.best_file(folder, history.step), dict(learning))
@@ -266,8 +274,7 @@ def choose(
     log: Log,
 ) -> None:
     """The best validated weights, or the mean of the best few if that is better."""
-    trained = [found for found in history.validations if found["step"]]
-    ranked = sorted(trained, key=lambda found: -found["phrase"])[: max(1, config.schedule.average)]
+    ranked = best_of(history, config)
     kept = [
         state.read_weights(file)
         for found in ranked
@@ -283,20 +290,20 @@ def choose(
             **validate(student, pools, config.dev),
         }
         log.write(found)
-        if found["phrase"] >= ranked[0]["phrase"]:
+        if found[config.dev.by] >= ranked[0][config.dev.by]:
             history.validations.append(found)
             return
     state.load(learning, kept[0])
 
 
-def share_history(history: state.History, world: World) -> None:
+def share_history(history: state.History, by: str, world: World) -> None:
     """Other processes learn the metric of the first, so that all stop together."""
     if world.processes == 1:
         return
-    known = history.validations[-1]["phrase"] if world.first and history.validations else math.nan
+    known = history.validations[-1][by] if world.first and history.validations else math.nan
     value = distributed.agreed(known, world)
     if not world.first and not math.isnan(value):
-        history.validations.append({"step": history.step, "phrase": value})
+        history.validations.append({"step": history.step, by: value})
 
 
 def require_finite(value: Tensor, step: int) -> None:

@@ -237,7 +237,7 @@ class Student(nn.Module):
 
 
 class LexicalModule(nn.Module):
-    """The lexical head in training; its table of query weights begins as idf, or as 1."""
+    """The lexical head in training; it starts as BM25, the table as idf (1 where there is none)."""
 
     def __init__(
         self, dim: int, vocabulary: int, idf: F32 | None, trained: LexicalHead | None
@@ -246,22 +246,21 @@ class LexicalModule(nn.Module):
         self.read = nn.Linear(dim, 1)
         self.table = nn.Parameter(torch.ones(vocabulary))
         with torch.no_grad():
-            # Every token begins at about log 2: one that begins below 0 would never learn.
             self.read.weight.zero_()
             self.read.bias.fill_(1.0)
             if trained is not None:
                 self.read.weight.copy_(torch.from_numpy(trained.weight)[None])
                 self.read.bias.fill_(trained.bias)
-                self.table.copy_(torch.from_numpy(trained.query))
+                self.table.copy_(torch.from_numpy(trained.table))
             elif idf is not None:
                 self.table.copy_(torch.from_numpy(idf))
 
-    def of_document(self, inner: Tensor) -> Tensor:
-        """log(1 + relu(w h + b)), [T]."""
-        return torch.log1p(torch.relu(self.read(inner)[:, 0]))
+    def counted(self, inner: Tensor) -> Tensor:
+        """How much each occurrence in a document counts: relu(w h + b), [T]."""
+        return torch.relu(self.read(inner)[:, 0])
 
-    def of_query(self, ids: Tensor) -> Tensor:
-        """The table's weights, [T]; below 0 they count as 0."""
+    def worth(self, ids: Tensor) -> Tensor:
+        """The table's values, [T]; below 0 they count as 0."""
         return torch.relu(self.table[ids])
 
     def to_numpy(self) -> LexicalHead:

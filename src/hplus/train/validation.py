@@ -141,7 +141,11 @@ def _lexical_weights(student: Student, queries: Side, documents: Side) -> list[F
     if student.lexical is None:
         return [_array(side.importance) for side in (queries, documents)]
     head = student.lexical.to_numpy()
-    return [head.of_query(queries.texts.tokens.ids), head.of_document(_array(documents.inner))]
+    tokens = documents.texts.tokens
+    return [
+        head.of_query(queries.texts.tokens.ids),
+        head.of_document(tokens, _array(documents.inner)),
+    ]
 
 
 def _unknown(texts: Texts) -> int | None:

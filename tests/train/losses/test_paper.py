@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
 from hplus.train.losses.contrastive import nce  # noqa: E402
 from hplus.train.losses.distillation import min_max, teacher_divergence  # noqa: E402
-from hplus.train.losses.lexical import lexical_matrix  # noqa: E402
+from hplus.train.losses.lexical import lexical_matrix, saturated_matrix  # noqa: E402
 from hplus.train.losses.matryoshka import global_scores, over_widths  # noqa: E402
 from hplus.train.losses.segmentation import seg_loss  # noqa: E402
 from hplus.train.losses.states import states_distance  # noqa: E402
@@ -119,6 +119,25 @@ def test_lexical_score_adds_up_repeated_ids(seed: int, repeats: Any) -> None:
                 expected[i, j] += pool(mine) * pool(theirs)
     args = (t(q), torch.tensor(q_ids), t(d), torch.tensor(d_ids))
     np.testing.assert_allclose(lexical_matrix(*args, repeats=repeats), expected, **CLOSE)
+
+
+@some
+@given(seeds)
+def test_a_lexical_head_saturates_the_sum_of_occurrences(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    q_ids, d_ids = random.integers(0, 7, (2, 4)), random.integers(0, 9, (3, 6))
+    worth, counted = random.gamma(2.0, size=9), random.gamma(1.0, size=(3, 6))
+    counted[0, -1] = 0  # padding
+    halves = random.uniform(0.3, 3, 3)
+    expected = np.zeros((2, 3))
+    for i in range(2):
+        for j in range(3):
+            for token in set(q_ids[i].tolist()):
+                frequency = counted[j][d_ids[j] == token].sum()
+                expected[i, j] += worth[token] * frequency / (frequency + halves[j])
+            expected[i, j] /= sum(worth[token] for token in set(q_ids[i].tolist()))
+    args = (t(worth[q_ids]), torch.tensor(q_ids), t(counted), torch.tensor(d_ids), t(halves))
+    np.testing.assert_allclose(saturated_matrix(*args), expected, **CLOSE)
 
 
 @some
