@@ -71,7 +71,7 @@ def half_weight(lengths: I64) -> F64:
     >>> half_weight(np.array([180, 360])).round(2).tolist()
     [1.2, 2.1]
     """
-    halves: F64 = HALF * (1 - SHARE + SHARE * lengths / LENGTH)
+    halves: F64 = HALF * (1 - SHARE + SHARE * lengths.astype(np.float64) / LENGTH)
     return halves
 
 
@@ -79,5 +79,5 @@ def _sums(tokens: Tokens, counted: F32) -> F64:
     """For each token, the sum over all tokens of its text that have its id, f64[T]."""
     text = item_of_row(tokens.offsets)
     _, group = np.unique(text * (2**32) + tokens.ids, return_inverse=True)
-    sums: F64 = np.bincount(group, counted)[group] if len(group) else np.empty(0)
-    return sums
+    sums: F64 = np.bincount(group, counted).astype(np.float64)
+    return sums[group]

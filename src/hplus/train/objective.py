@@ -154,13 +154,15 @@ class Objective:
         head = self.student.lexical if settings.head else None
         if head is not None:
             weights = [head.worth(ids[0]), head.counted(documents.inner)]
-        parts: list[Tensor] = []
-        for side, own, weight in zip(sides, ids, weights, strict=True):
-            parts.append(padded(weight * (own != side.texts.unknown), side.offsets)[0])
-            parts.append(padded(own, side.offsets)[0])
+        query, query_ids, document, document_ids = (
+            padded(values, side.offsets)[0]
+            for side, own, weight in zip(sides, ids, weights, strict=True)
+            for values in (weight * (own != side.texts.unknown), own)
+        )
+        parts = (query, query_ids, document, document_ids)
         if head is not None:
             halves = torch.from_numpy(half_weight(np.diff(documents.offsets)))
-            scores = saturated_matrix(*parts, halves.to(parts[2]))
+            scores = saturated_matrix(*parts, halves.to(document))
         else:
             scores = lexical_matrix(*parts, repeats=settings.repeats)
             scores = torch.log1p(scores) if settings.log else scores
