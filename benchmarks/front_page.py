@@ -11,7 +11,8 @@ intervals and Holm's correction over all of them. Finished sets stay in the cach
     python benchmarks/front_page.py EVAL --cache STATES --out docs/results --others DIR
 
 measures other encoders instead, over the whole corpus: the same queries and the same cut; their
-weights are in DIR as docs/baselines.md says. `front_page_others.jsonl` gets their rows.
+weights are in DIR as docs/baselines.md says. `front_page_others.jsonl` gets their rows. What
+`baselines.jsonl` in OUT has of the same queries, documents and cut is taken from there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ from hplus import Budget, HPlus
 from hplus.evaluate import rescore
 from hplus.evaluate.bench import Bench
 from hplus.evaluate.bm25 import BM25
-from hplus.evaluate.data import RetrievalSet, read_beir, sample
+from hplus.evaluate.data import RetrievalSet, data_hash, read_beir, sample
 from hplus.evaluate.metrics import ndcg
 from hplus.evaluate.statistics import holm, paired_difference
 from hplus.types import F64
@@ -119,16 +121,26 @@ def differences() -> Iterator[tuple[str, str]]:
         yield f"small:phrases, merged to {count}, 128 wide", merged
 
 
+def recorded(out: Path, other: str, data: RetrievalSet) -> dict[str, Any] | None:
+    """The row of a baseline that was measured on the same data before."""
+    wanted = {"baseline": other, "data_hash": data_hash(data), "tokens": WINDOW}
+    lines = (out / "baselines.jsonl").read_text().splitlines()
+    for row in map(json.loads, lines):
+        if all(row[key] == value for key, value in wanted.items()):
+            return dict(row)
+    return None
+
+
 def write_others(options: argparse.Namespace) -> None:
     """A row for each set and other encoder, which the laboratory runs."""
     from hplus_lab.baselines import cut_at, named
     from hplus_lab.baselines.measure import measure
 
-    rows = []
-    for name in SETS:
-        data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
-        for other, line in OTHERS.items():
-            found = measure(
+    rows: list[str] = []
+    for other, line in OTHERS.items():
+        for name in SETS:
+            data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
+            found = recorded(options.out, other, data) or measure(
                 cut_at(named(other), WINDOW),
                 data,
                 folder=options.others,
@@ -136,10 +148,10 @@ def write_others(options: argparse.Namespace) -> None:
             )
             row = {"set": name, "model": other, "line": line, "queries": found["queries"]}
             row["vectors"] = round(found["cost"]["vectors"], 1)
-            rows.append(row | {key: found[key] for key in ("ndcg10", "low", "high")})
-            print(json.dumps(rows[-1]), flush=True)
-    text = "\n".join(json.dumps(row) for row in rows) + "\n"
-    (options.out / "front_page_others.jsonl").write_text(text)
+            rows.append(json.dumps(row | {key: found[key] for key in ("ndcg10", "low", "high")}))
+            print(rows[-1], flush=True)
+            # After every row: an encoder takes twenty minutes of a core.
+            (options.out / "front_page_others.jsonl").write_text("\n".join(rows) + "\n")
 
 
 def main() -> None:

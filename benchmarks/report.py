@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from hplus.evaluate.statistics import holm
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -108,17 +111,19 @@ def curves(results: list[dict[str, Any]]) -> str:
 
 
 def differences() -> str:
-    """The differences that the project has bars for, with intervals."""
+    """The differences that the project has bars for, with intervals; Holm over all of them."""
+    results = rows("differences")
     body = [
         [
             row["difference"],
             f"{row['mean']:+.2f}",
             f"{row['low']:+.2f} to {row['high']:+.2f}",
             f"{row['p']:.4f}",
+            f"{corrected:.4f}",
         ]
-        for row in rows("differences")
+        for row, corrected in zip(results, holm([row["p"] for row in results]), strict=True)
     ]
-    return table(["difference, macro of the four", "points", "95 % interval", "p"], body)
+    return table(["difference, macro of the four", "points", "95 % interval", "p", "p, Holm"], body)
 
 
 def spans() -> str:
@@ -169,6 +174,9 @@ def lengths() -> str:
     return table(header, body)
 
 
+NAMES = {"bm25": "BM25", "mini": "hplus-mini", "small": "hplus-small"}
+NAMES |= {"bge-small-en-v1.5": "bge-small"}
+NAMES |= {"answerai-colbert-small-v1-states": "answerai-colbert-small"}
 FRONT_PAGE = (
     ("bm25", ""),
     ("mini", "hybrid, phrases merged to 32, 384 wide"),
@@ -188,17 +196,20 @@ FRONT_PAGE = (
 
 
 def front_page() -> str:
-    """Quality against bytes: int8 vectors with an f16 scale each, plus the global vector."""
-    results = rows("front_page")
+    """Quality against bytes: int8 vectors with an f16 scale each, plus the global vector. Other
+    encoders are shown where all sets have been measured."""
+    others = rows("front_page_others")
+    results = rows("front_page") + others
+    sets = Counter((row["model"], row["line"]) for row in others)
+    whole = [other for other, count in sets.items() if count == len(SETS)]
     body = []
-    for model, line in FRONT_PAGE:
+    for model, line in (*FRONT_PAGE[:1], *whole, *FRONT_PAGE[1:]):
         at = found(results, model=model, line=line)
         width = int(line.split()[-2]) if line.endswith("wide") else 384
         own = 1 if line.startswith("hybrid") else 0  # the global vector
         size = (mean_vectors(at) - own) * (width + 2) + 384 * own if "wide" in line else 384
         shown = "–" if not mean_vectors(at) else f"{size:,.0f}"
-        name = "BM25" if model == "bm25" else f"hplus-{model}"
-        body.append([name, line or "words", shown, *cells(at)])
+        body.append([NAMES[model], line or "words", shown, *cells(at)])
     return table(["model", "what is matched", "bytes of vectors", *TITLES, "macro"], body)
 
 
