@@ -2,14 +2,15 @@
 
     python benchmarks/engines.py quality scifact.hplus queries.safetensors data/scifact
     python benchmarks/engines.py size scifact.hplus queries.safetensors --documents 20000 200000 \
-        --folder /tmp/engines
+        --folder /tmp/engines --out docs/results/engines.jsonl
 
 Both push an index to a server that they start (`make .venv/qdrant` fetches it), and search it and
 the index in turns. `quality` gives nDCG@10 on a retrieval set whose documents are in the index and
 whose queries, in the order of the set, are in the file of encodings. `size` makes documents up as
 scale.py does: real ones merged to 16 units of width 128, every vector moved to a cosine of 0.8 with
-its original; on one thread, seconds are wall-clock, and memory is what the server has resident. An
-index that is in the folder already is used again.
+its original; on one thread, seconds are wall-clock, and memory is what each side has resident.
+Index and collection stay in the folder, a run that was stopped goes on, and `--queries 0` ends with
+the push: a million documents can be made beside other work and searched when the machine is quiet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,24 +35,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from engine_servers import Node, address, qdrant
 from hplus import Budget, Encoded, Index
 from hplus.encoded_file import read_encoded
-from hplus.engines import transfer
+from hplus.engines import exists, transfer
 from hplus.evaluate.data import read_beir
 from hplus.evaluate.metrics import ndcg
 from hplus.search.results import Results
 from hplus.types import concatenate
 from hplus.units.vectors import normalise
+from machine import instruction_set
 
 UNITS, WIDTH = Budget(16, policy="merge"), 128
 NOISE = 0.75  # a vector of this length at a right angle to a unit vector: cosine 0.8
 CHUNK = 2_000
-QUERIES = 100
-EXACT = 30  # of them, those whose recall is measured
+STRETCH = 100_000  # documents whose push is timed by itself
+EXACT = 30  # queries whose recall is measured
 SEED = 13
 
 
 def quality(options: argparse.Namespace) -> None:
     """nDCG@10 of the embedded index, of Qdrant's exact path and of its 8-bit codes."""
-    queries, _ = read_encoded(options.queries)
+    queries, _ = read_encoded(options.encoded)
     data = read_beir(options.data)
     with Index.open(options.index) as index, running() as node:
         engines: dict[str, Any] = {"embedded": index}
@@ -87,74 +90,124 @@ def quality(options: argparse.Namespace) -> None:
 
 def size(options: argparse.Namespace) -> None:
     """Push rate, disk, memory and latency at some sizes."""
-    queries, _ = read_encoded(options.queries)
+    queries, _ = read_encoded(options.encoded)
     random = np.random.default_rng(SEED)
-    chosen = np.sort(random.permutation(len(queries))[:QUERIES])
+    chosen = np.sort(random.permutation(len(queries))[: options.queries])
     asked = [queries[int(i)].at(width=WIDTH) for i in chosen]
     with Index.open(options.index) as base:
         encoded = [some for _, some in transfer.encodings(base, 1 << 20)]
         documents = concatenate(encoded).at(budget=UNITS, width=WIDTH)
     for count in options.documents:
         folder = options.folder / f"{count}.hplus"
-        if not folder.exists():
-            build(folder, documents, count)
-        with Index.open(folder) as index, running(options.folder) as node:
-            print_line(**one_size(index, node, asked, options))
+        build(folder, documents, count)
+        server = options.folder / f"{count}-{options.stored}-{options.codes}"
+        with qdrant(server) as node:
+            url = address([node], "size", "?timeout=600")
+            pushed = push(url, folder, node, server / "pushed.json", options)
+            if asked:
+                searched = search(url, folder, node, asked)
+                for engine, figures in searched.items():
+                    pushed[engine] |= figures
+                record(options.out, {"instructions": instruction_set(), **pushed})
 
 
-def one_size(
-    index: Index, node: Node, asked: list[Encoded], options: argparse.Namespace
+def push(
+    url: str, folder: Path, node: Node, notes: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """What it costs to push an index, and to search it and the collection in turns."""
-    url, count = address([node], "size", "?timeout=600"), len(index)
-    store = transfer.open_or_create(url, index, {"codes": options.codes, "stored": options.stored})
-    started, cpu, theirs = time.perf_counter(), time.process_time(), processor(node)
-    transfer.push(index, store, workers=options.workers)
-    pushed, cpu = time.perf_counter() - started, time.process_time() - cpu
-    theirs = processor(node) - theirs
-    settle(store)
-    line: dict[str, Any] = {
+    """What it costs to push an index; noted when it is complete, and read from there later."""
+    if notes.exists():
+        noted: dict[str, Any] = json.loads(notes.read_text())
+        return noted
+    settings = {} if exists(url) else {"codes": options.codes, "stored": options.stored}
+    with Index.open(folder) as index:
+        count, units, disk = len(index), index.stats().units, megabytes(folder)
+        store = transfer.open_or_create(url, index, settings)
+        started, cpu, theirs = time.perf_counter(), time.process_time(), processor(node)
+        watch = Stretches(started)
+        done = transfer.push(index, store, workers=options.workers, advance=watch.advance)
+        pushed, cpu = time.perf_counter() - started, time.process_time() - cpu
+        theirs = processor(node) - theirs
+        settle(store)
+    line = {
         "documents": count,
-        "units": index.stats().units,
+        "units": units,
         "codes": options.codes,
         "stored": options.stored,
         "workers": options.workers,
-        "embedded": {"disk_mb": round(megabytes(index.path))},
+        "embedded": {"disk_mb": round(disk)},
         "qdrant": {
-            "documents_per_second": round(count / pushed),
+            "documents_per_second": round(done.moved / pushed),
+            "by_stretch": watch.rates,
+            "sent_before": done.unchanged,
             "client_cpu_ms_per_document": round(1000 * cpu / count, 3),
             "server_cpu_ms_per_document": round(1000 * theirs / count, 3),
             "seconds_until_optimised": round(time.perf_counter() - started),
+            "segments": store.stats().figures["segments"],
             "disk_mb": round(megabytes(node.folder / "storage")),
-            "resident_mb": round(resident(node)),
+            "pushed_mb": round(resident(node_id(node))),
         },
     }
-    with Index.connect(url) as there:
-        for view in ("hybrid", "phrase", "global"):
-            line["embedded"][view] = measured(index, asked, view)
-            before = processor(node)
-            line["qdrant"][view] = measured(there, asked, view)
-            line["qdrant"][view]["server_cpu_ms"] = round(
-                1000 * (processor(node) - before) / (1 + QUERIES + EXACT), 1
-            )
     store.close()
+    notes.write_text(json.dumps(line))
+    print_line(**line)
     return line
 
 
-def measured(index: Any, queries: list[Encoded], view: str) -> dict[str, Any]:
-    """Latency of the default path in milliseconds, and its recall@10 against an exact scan."""
+class Stretches:
+    """Documents a second, stretch by stretch: other work on the machine shows in some of them."""
+
+    def __init__(self, started: float) -> None:
+        self.rates: list[int] = []
+        self._since, self._count, self._lock = started, 0, threading.Lock()
+
+    def advance(self, documents: float) -> None:
+        with self._lock:
+            self._count += int(documents)
+            if self._count >= STRETCH:
+                now = time.perf_counter()
+                self.rates.append(round(self._count / (now - self._since)))
+                self._since, self._count = now, 0
+
+
+def search(url: str, folder: Path, node: Node, asked: list[Encoded]) -> dict[str, Any]:
+    """Latency and recall of the index and the collection, view by view in turns, and what both
+    have resident after that."""
+    before = resident(os.getpid())
+    line: dict[str, Any] = {"embedded": {}, "qdrant": {}}
+    with Index.open(folder) as index, Index.connect(url) as there:
+        for view in ("hybrid", "phrase", "global"):
+            line["embedded"][view] = measured(index, asked, view)
+            line["qdrant"][view] = measured(there, asked, view, node)
+        line["embedded"]["resident_mb"] = round(resident(os.getpid()) - before)
+        line["qdrant"]["resident_mb"] = round(resident(node_id(node)))
+    return line
+
+
+def measured(
+    index: Any, queries: list[Encoded], view: str, node: Node | None = None
+) -> dict[str, Any]:
+    """Latency of the default path in milliseconds, and its recall@10 against an exact scan; of a
+    server its processor time, too."""
     index.search(queries[0], view=view)
     times, results = [], []
+    before = 0.0 if node is None else processor(node)
     for query in queries:
         started = time.perf_counter()
         results.append(index.search(query, view=view))
         times.append(1000 * (time.perf_counter() - started))
-    exact = [index.search(query, view=view, exact=True) for query in queries[:EXACT]]
+    cpu = {}
+    if node is not None:
+        cpu = {"server_cpu_ms": round(1000 * (processor(node) - before) / len(queries), 1)}
+    exact = results
+    if set(results[0].paths.values()) != {"exact"}:
+        exact = [index.search(query, view=view, exact=True) for query in queries[:EXACT]]
     return {
         "paths": results[0].paths,
+        "queries": len(queries),
         "p50_ms": round(float(np.percentile(times, 50)), 1),
         "p95_ms": round(float(np.percentile(times, 95)), 1),
-        "recall10": round(recall(results[:EXACT], exact), 4),
+        "recall10": round(recall(results[: len(exact)], exact), 4),
+        **cpu,
     }
 
 
@@ -168,41 +221,49 @@ def recall(found: list[Results], exact: list[Results]) -> float:
     return float(np.mean(both))
 
 
-def made_up(documents: Encoded, count: int) -> Iterator[Encoded]:
-    """`count` documents near real ones, some at a time."""
-    random = np.random.default_rng(SEED)
+def made_up(documents: Encoded, first: int, count: int) -> Encoded:
+    """`count` documents near real ones; the same ones at any time for `first`."""
+    random = np.random.default_rng([SEED, first])
 
     def moved(vectors: Any) -> Any:
         noise = normalise(random.standard_normal(vectors.shape, np.float32))
         return normalise(vectors + NOISE * noise)
 
-    for first in range(0, count, CHUNK):
-        some = documents.take(random.integers(0, len(documents), min(CHUNK, count - first)))
-        units = replace(some.units, vectors=moved(some.units.vectors))
-        yield replace(some, units=units, global_=moved(some.global_))
+    some = documents.take(random.integers(0, len(documents), count))
+    units = replace(some.units, vectors=moved(some.units.vectors))
+    return replace(some, units=units, global_=moved(some.global_))
 
 
 def build(folder: Path, documents: Encoded, count: int) -> None:
-    """An index of `count` documents, compacted and closed."""
-    index = Index.create(
-        folder,
-        budget=UNITS,
-        width=WIDTH,
-        global_width=documents.global_.shape[1],
-        fingerprint="engines",
-    )
-    done = 0
-    for some in made_up(documents, count):
-        index.add_encoded([f"{done + i:07d}" for i in range(len(some))], some)
-        done += len(some)
-    index.compact()
-    index.close()
+    """An index of `count` documents, compacted and closed; what was not finished is finished."""
+    finished = folder.with_suffix(".built")
+    if finished.exists():
+        return
+    if folder.exists():
+        index = Index.open(folder)
+    else:
+        index = Index.create(
+            folder,
+            budget=UNITS,
+            width=WIDTH,
+            global_width=documents.global_.shape[1],
+            fingerprint="engines",
+        )
+    with index:
+        there = len(index)
+        for first in range(there - there % CHUNK, count, CHUNK):
+            some = made_up(documents, first, min(CHUNK, count - first))
+            new = some[max(0, there - first) :]
+            last = first + len(some)
+            index.add_encoded([f"{i:07d}" for i in range(last - len(new), last)], new)
+        index.compact()
+    finished.touch()
 
 
 @contextmanager
-def running(folder: Path | None = None) -> Iterator[Node]:
+def running() -> Iterator[Node]:
     """A server in a temporary folder."""
-    with tempfile.TemporaryDirectory(dir=folder) as own, qdrant(Path(own) / "qdrant") as node:
+    with tempfile.TemporaryDirectory() as own, qdrant(Path(own) / "qdrant") as node:
         yield node
 
 
@@ -220,22 +281,35 @@ def megabytes(folder: Path) -> float:
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 1e6
 
 
-def resident(node: Node) -> float:
-    """Memory of the server in MB, pages of mapped files included."""
+def node_id(node: Node) -> int:
+    """The process of a server."""
     assert node.process is not None
-    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    return node.process.pid
+
+
+def resident(process: int) -> float:
+    """Memory of a process in MB, pages of mapped files included."""
+    status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1e3
 
 
 def processor(node: Node) -> float:
     """Seconds of processor time that the server has taken."""
-    assert node.process is not None
-    fields = Path(f"/proc/{node.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{node_id(node)}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def print_line(**values: Any) -> None:
     print(json.dumps(values), flush=True)
+
+
+def record(file: Path, line: dict[str, Any]) -> None:
+    """Write a size in place of what was measured of it before."""
+    print_line(**line)
+    known = [json.loads(text) for text in file.read_text().splitlines()]
+    same = ("documents", "codes", "stored")
+    kept = [one for one in known if any(one.get(name) != line[name] for name in same)]
+    file.write_text("".join(json.dumps(one) + "\n" for one in (*kept, line)))
 
 
 def main() -> None:
@@ -244,7 +318,7 @@ def main() -> None:
     for name, run in (("quality", quality), ("size", size)):
         one = commands.add_parser(name)
         one.add_argument("index", type=Path)
-        one.add_argument("queries", type=Path)
+        one.add_argument("encoded", type=Path, help="queries")
         one.set_defaults(run=run)
         if name == "quality":
             one.add_argument("data", type=Path)
@@ -253,7 +327,9 @@ def main() -> None:
             one.add_argument("--codes", default="none")
             one.add_argument("--stored", default="f32")
             one.add_argument("--workers", type=int, default=2)
+            one.add_argument("--queries", type=int, default=100)
             one.add_argument("--folder", type=Path, required=True)
+            one.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.run(options)
 

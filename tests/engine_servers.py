@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,16 @@ class NotStartedError(Exception):
     """A server ended, or gave no answer; the end of what it wrote."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a server runs: the hosts by which clients and other servers find it, and the command
+    that starts others there."""
+
+    host: str = "127.0.0.1"
+    peer: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+
+
 @dataclass
 class Node:
     """One process of the server; `start` after `kill` gives it its files back."""
@@ -56,13 +66,14 @@ class Node:
     http: int
     grpc: int
     p2p: int
+    place: Place = Place()
     arguments: list[str] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = {
-            "SERVICE__HOST": "127.0.0.1",
+            "SERVICE__HOST": "0.0.0.0" if self.place.command else self.place.host,
             "SERVICE__HTTP_PORT": self.http,
             "SERVICE__GRPC_PORT": self.grpc,
             "STORAGE__STORAGE_PATH": self.folder / "storage",
@@ -73,7 +84,7 @@ class Node:
         environment = {f"QDRANT__{name}": str(value) for name, value in settings.items()}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [qdrant_binary(), "--disable-telemetry", *self.arguments],
+                [*self.place.command, qdrant_binary(), "--disable-telemetry", *self.arguments],
                 cwd=self.folder,
                 env={**os.environ, **environment},
                 stdout=log,
@@ -87,7 +98,7 @@ class Node:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         while time.monotonic() < until:
             with suppress(OSError):
-                url = f"http://127.0.0.1:{self.http}/readyz"
+                url = f"http://{self.place.host}:{self.http}/readyz"
                 with direct.open(url, timeout=2):
                     return
             assert self.process is not None
@@ -125,14 +136,17 @@ def qdrant(folder: Path) -> Iterator[Node]:
 
 
 @contextmanager
-def cluster(folder: Path, size: int = 3) -> Iterator[list[Node]]:
+def cluster(folder: Path, places: Sequence[Place] = (Place(),) * 3) -> Iterator[list[Node]]:
     """Several nodes that form a cluster."""
 
     def planned(attempt: str) -> list[Node]:
-        nodes = [Node(folder / attempt / f"node{i}", *free_ports(3)) for i in range(size)]
-        first = f"http://127.0.0.1:{nodes[0].p2p}"
+        nodes = [
+            Node(folder / attempt / f"node{i}", *free_ports(3), place)
+            for i, place in enumerate(places)
+        ]
+        first = f"http://{nodes[0].place.peer}:{nodes[0].p2p}"
         for node in nodes:
-            own = ["--uri", f"http://127.0.0.1:{node.p2p}"]
+            own = ["--uri", f"http://{node.place.peer}:{node.p2p}"]
             node.arguments = own if node is nodes[0] else ["--bootstrap", first, *own]
         return nodes
 
@@ -164,5 +178,5 @@ def _started(plan: Callable[[str], list[Node]]) -> Iterator[list[Node]]:
 
 def address(nodes: list[Node], name: str, options: str = "") -> str:
     """The URL of a collection on these nodes."""
-    hosts = ",".join(f"127.0.0.1:{node.grpc}" for node in nodes)
+    hosts = ",".join(f"{node.place.host}:{node.grpc}" for node in nodes)
     return f"qdrant://{hosts}/{name}{options}"

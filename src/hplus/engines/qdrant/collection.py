@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -38,11 +39,11 @@ from hplus.engines.qdrant.points import (
     payload,
     point_id,
 )
-from hplus.engines.store import Held, StoreStats
+from hplus.engines.store import Held, StoreStats, digest
 from hplus.errors import FilterError, IndexDamagedError, InputError, ServiceError
 from hplus.filters.ast import Filter, matches
 from hplus.sources.document import Document
-from hplus.storage.catalogue import Settings
+from hplus.storage.catalogue import Settings, dump, text_hash
 from hplus.types import Encoded
 from hplus.units.select import Budget
 
@@ -168,6 +169,7 @@ class Collection:
         rows = dict(note["settings"])
         self._settings = Settings(**{**rows, "budget": Budget(**rows["budget"])})
         self._counted = (-COUNTED, 0)
+        self._copies: int | None = None
 
     @property
     def place(self) -> str:
@@ -201,11 +203,10 @@ class Collection:
 
     def count(self, where: Filter | None = None) -> int:
         """How many documents there are, or pass a filter."""
-        request = grpc.CountPoints(
-            collection_name=self.name,
-            exact=True,
-            filter=None if where is None else self.passing(where),
-        )
+        return self._count(None if where is None else self.passing(where))
+
+    def _count(self, passing: Any) -> int:
+        request = grpc.CountPoints(collection_name=self.name, exact=True, filter=passing)
         return int(self.nodes.points("Count", request).result.count)
 
     def approximate_count(self) -> int:
@@ -337,50 +338,81 @@ class Collection:
         for rows in np.split(np.arange(len(documents)), cuts):
             some = [documents[i] for i in rows.tolist()]
             request = grpc.UpsertPoints(collection_name=self.name, wait=True)
-            add_points(request.points, some, encoded.take(rows))
-            self.nodes.points("Upsert", request)
+            own = encoded.take(rows)
+            add_points(request.points, some, own)
+            self._confirm(partial(self.nodes.change, "Upsert", request), partial(_holds, some, own))
 
     def set_metadata(self, metadata: Mapping[str, dict[str, Any]]) -> None:
         """Other metadata of documents that exist; each document's at once."""
-        gone = ["exact"]
         for id_, own in metadata.items():
-            ids = grpc.PointsIdsList(ids=[grpc.PointId(uuid=point_id(id_))])
-            selected = grpc.PointsSelector(points=ids)
-            new = metadata_payload(own)
-            request = grpc.SetPayloadPoints(
-                collection_name=self.name,
-                wait=True,
-                payload=payload_to_grpc(new),
-                points_selector=selected,
-            )
-            self.nodes.points("SetPayload", request)
-            if "exact" not in new:
-                self.nodes.points(
-                    "DeletePayload",
-                    grpc.DeletePayloadPoints(
-                        collection_name=self.name, wait=True, keys=gone, points_selector=selected
-                    ),
-                )
+            self._confirm(partial(self._set_metadata, id_, own), partial(_holds_metadata, id_, own))
+
+    def _set_metadata(self, id_: str, own: dict[str, Any]) -> list[Nodes]:
+        ids = grpc.PointsIdsList(ids=[grpc.PointId(uuid=point_id(id_))])
+        selected = grpc.PointsSelector(points=ids)
+        new = metadata_payload(own)
+        request = grpc.SetPayloadPoints(
+            collection_name=self.name,
+            wait=True,
+            payload=payload_to_grpc(new),
+            points_selector=selected,
+        )
+        others = self.nodes.change("SetPayload", request)
+        if "exact" in new:
+            return others
+        gone = grpc.DeletePayloadPoints(
+            collection_name=self.name, wait=True, keys=["exact"], points_selector=selected
+        )
+        return self.nodes.change("DeletePayload", gone)
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete these documents; returns how many there were."""
         there = list(self.held(ids))
         for first in range(0, len(there), MANY):
-            points = [grpc.PointId(uuid=point_id(id_)) for id_ in there[first : first + MANY]]
-            self._delete(grpc.PointsSelector(points=grpc.PointsIdsList(ids=points)))
+            some = there[first : first + MANY]
+            points = [grpc.PointId(uuid=point_id(id_)) for id_ in some]
+            self._delete(
+                grpc.PointsSelector(points=grpc.PointsIdsList(ids=points)),
+                partial(_lacks, some),
+            )
         return len(there)
 
     def delete_where(self, where: Filter) -> int:
         """Delete the documents that pass a filter; returns how many there were."""
         passing = self.passing(where)
-        request = grpc.CountPoints(collection_name=self.name, exact=True, filter=passing)
-        count = int(self.nodes.points("Count", request).result.count)
-        self._delete(grpc.PointsSelector(filter=passing))
+        count = self._count(passing)
+        self._delete(grpc.PointsSelector(filter=passing), lambda other: not other._count(passing))
         return count
 
-    def _delete(self, selected: Any) -> None:
+    def _delete(self, selected: Any, shown: Callable[[Collection], bool]) -> None:
         request = grpc.DeletePoints(collection_name=self.name, wait=True, points=selected)
-        self.nodes.points("Delete", request)
+        self._confirm(partial(self.nodes.change, "Delete", request), shown)
+
+    def _confirm(
+        self, change: Callable[[], list[Nodes]], shown: Callable[[Collection], bool]
+    ) -> None:
+        """Make a change; where documents have replicas, again until a second node shows it."""
+        last = time.monotonic() + self.nodes.patience
+        while True:
+            others = change()
+            if not others or self._replicas() == 1:
+                return
+            for nodes in others:
+                with suppress(ServiceError):
+                    if shown(Collection(nodes, self.address, self._note, self.version)):
+                        return
+            if time.monotonic() >= last:
+                raise ServiceError(
+                    f"{self.place}: a node took a change that no other node shows; check the "
+                    "network between the nodes, then repeat the change"
+                )
+            self.nodes.ask_another()
+
+    def _replicas(self) -> int:
+        """Copies of each document, as the collection was made."""
+        if self._copies is None:
+            self._copies = int(self._info().config.params.replication_factor)
+        return self._copies
 
     def index_field(self, name: str, kind: Any) -> None:
         """An index of the server over a field of the payload."""
@@ -461,6 +493,24 @@ def _read(nodes: Nodes, address: Address) -> dict[str, Any]:
         )
     own: dict[str, Any] = note
     return own
+
+
+def _holds(documents: Sequence[Document], encoded: Encoded, there: Collection) -> bool:
+    """Whether a collection has these documents, just so."""
+    held = there.held([one.id for one in documents])
+    return all(
+        one.id in held and held[one.id].same(text_hash(one.text), one.metadata, digest(encoded, i))
+        for i, one in enumerate(documents)
+    )
+
+
+def _lacks(ids: Sequence[str], there: Collection) -> bool:
+    return not there.held(ids)
+
+
+def _holds_metadata(id_: str, own: dict[str, Any], there: Collection) -> bool:
+    held = there.held([id_])
+    return id_ not in held or dump(held[id_].metadata) == dump(own)
 
 
 def _fields(names: Sequence[str]) -> Any:

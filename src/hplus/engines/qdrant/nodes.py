@@ -3,12 +3,16 @@
 Everything hplus asks can be asked twice, so a call that fails for the moment goes to the next node
 and is repeated for `patience` seconds. Before the first answer it is not: a wrong address should
 say so at once.
+
+A node that is cut off from its peers fails a change or two, then goes on without them, and takes
+changes that it will forget when it is back. So a change tells which other nodes could show it.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from copy import copy
 from typing import Any
 
 from hplus.engines.address import Address
@@ -56,7 +60,6 @@ class Nodes:
         self.timeout = address.number("timeout", TIMEOUT)
         self.patience = address.number("patience", PATIENCE)
         self._answered = False
-        self._current = 0
         self._clients = [
             QdrantRemote(
                 host=host,
@@ -70,18 +73,29 @@ class Nodes:
             )
             for host, port in address.hosts
         ]
+        # The nodes as they are asked, and when each failed, 0 if it has answered since.
+        self._order = list(range(len(self._clients)))
+        self._failed = [0.0] * len(self._clients)
 
     def points(self, method: str, request: Any) -> Any:
         """A call of the service for points: Query, Get, Upsert …"""
-        return self._call("grpc_points", method, request)
+        return self._call("grpc_points", method, request)[0]
+
+    def change(self, method: str, request: Any) -> list[Nodes]:
+        """A call that changes points; gives the other nodes, each by itself and without patience,
+        those that failed lately at the end."""
+        _, took = self._call("grpc_points", method, request)
+        others = [node for node in self._order if node != took]
+        return [self._alone(node) for node in sorted(others, key=self._failed.__getitem__)]
 
     def collections(self, method: str, request: Any) -> Any:
         """A call of the service for collections: Create, Get …"""
-        return self._call("grpc_collections", method, request)
+        return self._call("grpc_collections", method, request)[0]
 
     def version(self) -> str:
         """The server's version, which must not be too old."""
-        found = str(self._call("grpc_root", "HealthCheck", grpc.HealthCheckRequest()).version)
+        answer, _ = self._call("grpc_root", "HealthCheck", grpc.HealthCheckRequest())
+        found = str(answer.version)
         numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
         if numbers < OLDEST:
             raise ServiceError(
@@ -92,7 +106,7 @@ class Nodes:
 
     def ask_another(self) -> None:
         """The next call goes to another node, if there is one, after a pause."""
-        self._current = (self._current + 1) % len(self._clients)
+        self._order = [*self._order[1:], self._order[0]]
         time.sleep(PAUSE)
 
     def close(self) -> None:
@@ -100,22 +114,28 @@ class Nodes:
         for client in self._clients:
             client.close()
 
-    def _call(self, service: str, method: str, request: Any) -> Any:
+    def _alone(self, node: int) -> Nodes:
+        one = copy(self)
+        one._order, one.patience = [node], 0.0
+        return one
+
+    def _call(self, service: str, method: str, request: Any) -> tuple[Any, int]:
+        """The answer, and which node gave it."""
         last = time.monotonic() + (self.patience if self._answered else 0.0)
         while True:
-            first = self._current
-            for place in range(first, first + len(self._clients)):
-                node = place % len(self._clients)
+            order = self._order
+            for i, node in enumerate(order):
                 try:
                     ask = getattr(getattr(self._clients[node], service), method)
                     answer = ask(request, timeout=self.timeout)
                 except transport.RpcError as error:
-                    failure = self._failure(error)
+                    failure, self._failed[node] = self._failure(error), time.monotonic()
                     if error.code() not in _FOR_THE_MOMENT:
                         raise failure from None
                 else:
-                    self._answered, self._current = True, node
-                    return answer
+                    self._answered, self._order = True, [*order[i:], *order[:i]]
+                    self._failed[node] = 0.0
+                    return answer, node
             if time.monotonic() >= last:
                 raise failure from None
             time.sleep(PAUSE)
