@@ -8,7 +8,8 @@
    come first; after every stage, what the others could add at most (the lengths of query and
    document vectors bound a similarity) decides. With VNNI a first pass uses queries of 8-bit codes,
    whose error has a bound too, and only what may be among the best is scored by whole queries. All
-   bounds leave room for rounding, and equal scores are never left out. */
+   bounds leave room for rounding, and equal scores are never left out. What other views give a
+   document may be counted before its first unit is met: then documents are ranked by the sum. */
 
 #include "products.h"
 
@@ -222,6 +223,7 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
     for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
         plan->above[stage] += most + slack;
     plan->below = error + slack;
+    plan->reach = most + slack;
     return 0;
 }
 
@@ -373,52 +375,62 @@ static Py_ssize_t run(Plan *plan, Reader *reader, int weighted, char *scores)
 
 typedef struct {
     int64_t document;
-    float score; /* after a coarse pass the least that it may be more than */
+    float score;
+    double rank; /* base and score; after a coarse pass the most that it may be */
 } Found;
 
-/* One query of a scan: the k largest scores (or what they are at least), the smallest of them on
+/* One query of a scan: the k largest ranks (or what they are at least), the smallest of them on
    top, and the documents that may be among the best k. */
 typedef struct {
     Plan plan, whole; /* whole: only if the plan is coarse */
     int coarse, left; /* left: this query is done with the present document */
-    double sum;       /* of the stages that it has met */
-    float *heap, least;
+    double sum;       /* of the base and the stages that it has met */
+    const char *base; /* f64 [documents], or NULL for 0 */
+    double *heap, least;
     Py_ssize_t k, held;
     Found *found;
     Py_ssize_t count, room;
 } Scan;
 
-/* Of the k largest scores so far the smallest; what is below it is not among the best k. */
-static inline float threshold(const Scan *scan)
+static inline double base_of(const Scan *scan, int64_t document)
+{
+    double base = 0;
+    if (scan->base)
+        memcpy(&base, scan->base + 8 * document, sizeof base);
+    return base;
+}
+
+/* Of the k largest ranks so far the smallest; what is below it is not among the best k. */
+static inline double threshold(const Scan *scan)
 {
     return scan->held == scan->k && scan->heap[0] > scan->least ? scan->heap[0] : scan->least;
 }
 
-static void hold(Scan *scan, float score)
+static void hold(Scan *scan, double rank)
 {
-    float *heap = scan->heap;
+    double *heap = scan->heap;
     Py_ssize_t i;
-    if (!(score > -INFINITY))
-        score = -INFINITY;
+    if (!(rank > -INFINITY))
+        rank = -INFINITY;
     if (scan->held < scan->k) { /* from the last place up */
-        for (i = scan->held++; i > 0 && heap[(i - 1) / 2] > score; i = (i - 1) / 2)
+        for (i = scan->held++; i > 0 && heap[(i - 1) / 2] > rank; i = (i - 1) / 2)
             heap[i] = heap[(i - 1) / 2];
     } else { /* from the first place down */
-        if (!(score > heap[0]))
+        if (!(rank > heap[0]))
             return;
         for (i = 0; 2 * i + 1 < scan->k;) {
             Py_ssize_t child = 2 * i + 1;
             child += child + 1 < scan->k && heap[child + 1] < heap[child];
-            if (!(heap[child] < score))
+            if (!(heap[child] < rank))
                 break;
             heap[i] = heap[child];
             i = child;
         }
     }
-    heap[i] = score;
+    heap[i] = rank;
 }
 
-static int keep(Scan *scan, int64_t document, float score)
+static int keep(Scan *scan, int64_t document, float score, double rank)
 {
     if (scan->count == scan->room) {
         const Py_ssize_t room = 2 * scan->room + 64;
@@ -427,7 +439,7 @@ static int keep(Scan *scan, int64_t document, float score)
             return -1;
         scan->found = found, scan->room = room;
     }
-    scan->found[scan->count++] = (Found){document, score};
+    scan->found[scan->count++] = (Found){document, score, rank};
     return 0;
 }
 
@@ -443,13 +455,21 @@ static void add_stage(Scan *scan, Py_ssize_t stage)
     scan->left = scan->sum + plan->above[stage] < threshold(scan);
 }
 
-/* One document for all queries. */
+/* One document for all queries; those that its base leaves too low do not look at its rows. */
 static int meet_all(Scan *scans, Py_ssize_t queries, Reader *reader, int64_t document,
                     int64_t start, int64_t end)
 {
+    int met = 0;
     for (Py_ssize_t q = 0; q < queries; q++) {
-        forget(&scans[q].plan, start == end);
-        scans[q].sum = 0, scans[q].left = 0;
+        Scan *scan = scans + q;
+        forget(&scan->plan, start == end);
+        scan->sum = base_of(scan, document);
+        scan->left = scan->base && scan->sum + scan->plan.reach < threshold(scan);
+        met |= !scan->left;
+    }
+    if (!met) {
+        fetch(reader, (Py_ssize_t)(end - start));
+        return 0;
     }
     while (start < end) {
         const Tile tile = next_tile(reader, start, end);
@@ -467,24 +487,25 @@ static int meet_all(Scan *scans, Py_ssize_t queries, Reader *reader, int64_t doc
         Scan *scan = scans + q;
         if (scan->left)
             continue;
-        const float score = scan->coarse ? (float)(scan->sum + scan->plan.below)
-                                         : score_of(&scan->plan);
-        hold(scan, scan->coarse ? (float)(scan->sum - scan->plan.below) : score);
-        if (keep(scan, document, score) < 0)
+        const float score = scan->coarse ? 0 : score_of(&scan->plan);
+        const double rank = scan->coarse ? scan->sum + scan->plan.below
+                                         : base_of(scan, document) + score;
+        hold(scan, scan->coarse ? scan->sum - scan->plan.below : rank);
+        if (keep(scan, document, score, rank) < 0)
             return -1;
     }
     return 0;
 }
 
-/* Whole scores of what a coarse pass has kept; then those of at least the k-th largest. */
+/* Whole scores of what a coarse pass has kept; then those of at least the k-th largest rank. */
 static void settle(Scan *scan, Reader *reader)
 {
     const Documents *documents = reader->documents;
-    float least = threshold(scan);
+    double least = threshold(scan);
     Py_ssize_t kept = 0;
     if (scan->coarse) {
         for (Py_ssize_t i = 0; i < scan->count; i++)
-            if (!(scan->found[i].score < least))
+            if (!(scan->found[i].rank < least))
                 scan->found[kept++] = scan->found[i];
         scan->count = kept, scan->held = 0;
         for (Py_ssize_t i = 0; i < scan->count; i++) {
@@ -492,13 +513,14 @@ static void settle(Scan *scan, Reader *reader)
             const int64_t j = found->document;
             reader->later = documents->count, reader->later_at = reader->later_end; /* fetch none */
             meet(&scan->whole, reader, number(documents->starts, j), number(documents->ends, j));
-            hold(scan, found->score = score_of(&scan->whole));
+            found->score = score_of(&scan->whole);
+            hold(scan, found->rank = base_of(scan, j) + found->score);
         }
         least = threshold(scan);
     }
     kept = 0;
     for (Py_ssize_t i = 0; i < scan->count; i++)
-        if (!(scan->found[i].score < least))
+        if (!(scan->found[i].rank < least))
             scan->found[kept++] = scan->found[i];
     scan->count = kept;
 }
@@ -622,13 +644,14 @@ static PyObject *pair(const Scan *scan)
     return Py_BuildValue("NN", documents, scores);
 }
 
-/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, longest,
-   level)
-   For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores. */
+/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, base or None,
+   longest, level)
+   For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores; the
+   best are those of the largest base[i] + score. */
 static PyObject *scan(PyObject *module, PyObject *args)
 {
     (void)module;
-    enum { OFFSETS = COMMON, K, LEAST, ARRAYS };
+    enum { OFFSETS = COMMON, K, LEAST, BASE, ARRAYS };
     PyObject *a[ARRAYS], *result = NULL;
     Py_buffer v[ARRAYS] = {{0}};
     Documents documents;
@@ -637,19 +660,27 @@ static PyObject *scan(PyObject *module, PyObject *args)
     Py_ssize_t queries = 0;
     double longest;
     int most;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
-                          a + OFFSETS, a + K, a + LEAST, &longest, &most))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
+                          a + OFFSETS, a + K, a + LEAST, a + BASE, &longest, &most))
         return NULL;
     if (look_at(a, v, &documents) < 0 ||
         look(a[OFFSETS], v + OFFSETS, "offsets", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
         look(a[K], v + K, "k", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
-        look(a[LEAST], v + LEAST, "least", "a contiguous f32 vector", 1, "f", 0) < 0)
+        look(a[LEAST], v + LEAST, "least", "a contiguous f64 vector", 1, "d", 0) < 0 ||
+        (a[BASE] != Py_None &&
+         look(a[BASE], v + BASE, "base", "a contiguous f64 matrix", 2, "d", 0) < 0))
         goto done;
     const Py_ssize_t units = v[QUERY].shape[0], width = v[QUERY].shape[1];
     const Layout layout = layout_of(v + VECTORS, width, most);
     if (!v[WEIGHTS].obj || v[OFFSETS].shape[0] != v[K].shape[0] + 1 ||
         v[LEAST].shape[0] != v[K].shape[0]) {
         PyErr_SetString(PyExc_ValueError, "every query needs weights, offsets, k and least");
+        goto done;
+    }
+    if (v[BASE].obj &&
+        (v[BASE].shape[0] != v[K].shape[0] || v[BASE].shape[1] != documents.count)) {
+        PyErr_Format(PyExc_ValueError, "base must be %zd x %zd, not %zd x %zd", v[K].shape[0],
+                     documents.count, v[BASE].shape[0], v[BASE].shape[1]);
         goto done;
     }
     scans = PyMem_RawCalloc((size_t)v[K].shape[0] + 1, sizeof *scans);
@@ -672,8 +703,10 @@ static PyObject *scan(PyObject *module, PyObject *args)
         own->k = k < documents.count ? (Py_ssize_t)k : documents.count;
         own->coarse = layout.vnni && end - first >= COARSE_UNITS &&
                       k <= documents.count / COARSE_SHARE;
-        memcpy(&own->least, (const char *)v[LEAST].buf + 4 * queries, sizeof own->least);
-        own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(float));
+        memcpy(&own->least, (const char *)v[LEAST].buf + 8 * queries, sizeof own->least);
+        if (v[BASE].obj)
+            own->base = (const char *)v[BASE].buf + 8 * queries * documents.count;
+        own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(double));
         if (!own->heap ||
             prepare(&own->plan, &layout, query, weights, end - first, longest,
                     own->coarse ? 1 : 2) < 0 ||

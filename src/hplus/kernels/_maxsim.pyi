@@ -25,6 +25,7 @@ def scan(
     offsets: npt.NDArray[Any],
     k: npt.NDArray[Any],
     least: npt.NDArray[Any],
+    base: npt.NDArray[Any] | None,
     longest: float,
     level: int,
     /,

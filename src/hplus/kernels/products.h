@@ -54,6 +54,7 @@ typedef struct Plan {
     float *weights;         /* [4 * stages], 0 where there is no unit */
     double *above;          /* [stages] what a score can be above the sum of the first stages */
     double below;           /* what it can be below the sum of all */
+    double reach;           /* the most that a score can be */
     Py_ssize_t *place;      /* [units] */
     void *memory;           /* in which all of these lie */
     void (*block)(const struct Plan *, Py_ssize_t stage, const Tile *);
