@@ -6,10 +6,11 @@
 
    `scan` leaves a document as soon as it cannot come to the k-th place. The units that can add most
    come first; after every stage, what the others could add at most (the lengths of query and
-   document vectors bound a similarity) decides. With VNNI a first pass uses queries of 8-bit codes,
-   whose error has a bound too, and only what may be among the best is scored by whole queries. All
-   bounds leave room for rounding, and equal scores are never left out. What other views give a
-   document may be counted before its first unit is met: then documents are ranked by the sum. */
+   document vectors bound a similarity) decides. With VNNI or ARM's dot product a first pass uses
+   queries of 8-bit codes, whose error has a bound too, and only what may be among the best is scored
+   by whole queries. All bounds leave room for rounding, and equal scores are never left out. What
+   other views give a document may be counted before its first unit is met: then documents are ranked
+   by the sum. */
 
 #include "products.h"
 
@@ -25,7 +26,8 @@ typedef struct {
 
 /* How the rows of an array of vectors meet a query. */
 typedef struct {
-    int int8, vnni, apart;  /* apart: units one after another, not in fours */
+    int int8, vnni, dot;    /* vnni, dot: codes of the query in digits of 8 bits */
+    int apart;              /* units one after another, not in fours */
     Py_ssize_t width, columns, number;                         /* bytes of a packed number */
     void (*pack)(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride, Py_ssize_t count,
                  Py_ssize_t width); /* NULL: rows where they lie */
@@ -68,8 +70,17 @@ static Layout layout_of(const Py_buffer *vectors, Py_ssize_t width, int most)
         layout.block = block_vnni, layout.pack = shift_int8;
     }
 #endif
+#ifdef WITH_ARM
+    if (int8 && use == WITH_DOT) {
+        layout.dot = 1, layout.number = 1;
+        layout.block = block_dot, layout.pack = copy_rows;
+    }
+    const int bytes_as_they_lie = layout.dot, unaligned = 0;
+#else
+    const int bytes_as_they_lie = use == WITH_256, unaligned = use > PORTABLE;
+#endif
     layout.columns = (width + chunk - 1) / chunk * chunk;
-    const int as_they_lie = int8 ? use == WITH_256 : !f16 && (aligned || use > PORTABLE);
+    const int as_they_lie = int8 ? bytes_as_they_lie : !f16 && (aligned || unaligned);
     if (as_they_lie && layout.columns == width)
         layout.pack = NULL;
     return layout;
@@ -91,8 +102,8 @@ static float quantise(int16_t *codes, const float *from, Py_ssize_t width, doubl
     return step;
 }
 
-/* Where number k of the unit at `place` lies in the query of a plan; in bytes, digit by digit with
-   VNNI. */
+/* Where number k of the unit at `place` lies in the query of a plan; in bytes, digit by digit,
+   where the layout has digits. */
 static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssize_t k, int digit)
 {
     const Py_ssize_t stage = place / STAGE, i = place % STAGE;
@@ -102,18 +113,20 @@ static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssi
         const Py_ssize_t piece = units > 2 ? 16 : units > 1 ? 32 : 64;
         return query + (k / piece * plan->digits + digit) * REGISTER + i * piece + k % piece;
     }
+    if (layout->dot)
+        return query + ((k / CODES * STAGE + i) * plan->digits + digit) * CODES + k % CODES;
     const Py_ssize_t number = layout->int8 ? 2 : 4, chunk = layout->int8 ? CODES : LANES;
     if (layout->apart)
         return query + (i * plan->columns + k) * number;
     return query + ((k / chunk * STAGE + i) * chunk + k % chunk) * number;
 }
 
-/* Codes of the unit at `place`, in one or two signed digits with VNNI. */
+/* Codes of the unit at `place`, in one or two signed digits where the layout has digits. */
 static void put(Plan *plan, const Layout *layout, Py_ssize_t place, const int16_t *codes)
 {
     int32_t sums[2] = {0, 0};
     for (Py_ssize_t k = 0; k < layout->width; k++) {
-        if (!layout->vnni) {
+        if (!layout->vnni && !layout->dot) {
             memcpy(at(plan, layout, place, k, 0), codes + k, sizeof *codes);
             continue;
         }
@@ -150,7 +163,8 @@ static int further(const void *a, const void *b)
 static int prepare(Plan *plan, const Layout *layout, const float *query, const float *weights,
                    Py_ssize_t units, double longest, int digits)
 {
-    const Py_ssize_t width = layout->width, number = layout->vnni ? digits : layout->int8 ? 2 : 4;
+    const Py_ssize_t width = layout->width, in_digits = layout->vnni || layout->dot;
+    const Py_ssize_t number = in_digits ? digits : layout->int8 ? 2 : 4;
     const double room = width ? (double)(INT32_MAX / (128 * (int32_t)width)) : MAX_CODE;
     const double limit = room < MAX_CODE ? room : MAX_CODE;
     plan->units = units, plan->digits = digits;
@@ -196,14 +210,14 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
         plan->steps[place] = 1;
         if (layout->int8) {
             const float step = plan->steps[place] = quantise(codes, from, width, limit);
-            if (layout->vnni && digits == 1) {
+            if (in_digits && digits == 1) {
                 const float wide = plan->steps[place] = quantise(coarse, from, width, MAX_DIGIT);
                 for (Py_ssize_t k = 0; k < width; k++) {
                     const double own = (double)step * codes[k] - (double)wide * coarse[k];
                     off += own * own;
                 }
             }
-            put(plan, layout, place, layout->vnni && digits == 1 ? coarse : codes);
+            put(plan, layout, place, in_digits && digits == 1 ? coarse : codes);
             for (Py_ssize_t k = 0; k < width; k++)
                 square += (double)step * codes[k] * step * codes[k];
         } else
@@ -701,7 +715,7 @@ static PyObject *scan(PyObject *module, PyObject *args)
         const float *query = (const float *)v[QUERY].buf + first * width;
         const float *weights = (const float *)v[WEIGHTS].buf + first;
         own->k = k < documents.count ? (Py_ssize_t)k : documents.count;
-        own->coarse = layout.vnni && end - first >= COARSE_UNITS &&
+        own->coarse = (layout.vnni || layout.dot) && end - first >= COARSE_UNITS &&
                       k <= documents.count / COARSE_SHARE;
         memcpy(&own->least, (const char *)v[LEAST].buf + 8 * queries, sizeof own->least);
         if (v[BASE].obj)
@@ -809,6 +823,8 @@ done:
 static int fill(PyObject *module)
 {
     level = highest_level();
+    if (PyModule_AddStringConstant(module, "SETS", SETS) < 0)
+        return -1;
     return PyModule_AddIntConstant(module, "LEVEL", level);
 }
 

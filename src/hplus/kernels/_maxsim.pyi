@@ -3,6 +3,7 @@ from typing import Any
 import numpy.typing as npt
 
 LEVEL: int
+SETS: str
 
 def score(
     query: npt.NDArray[Any],
