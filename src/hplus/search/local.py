@@ -402,7 +402,9 @@ def global_rows(segment: Segment, places: I64) -> Rows:
 
 def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -> Rows:
     """The same for the phrase view at a width."""
-    starts, ends = segment.offsets[places], segment.offsets[places + 1]
+    starts, ends = segment.offsets[:-1], segment.offsets[1:]
+    if len(places) < len(segment):  # places are distinct and ascending: else it is all of them
+        starts, ends = starts[places], ends[places]
     if budget is not None:
         ends = np.minimum(ends, starts + budget)  # units lie in order of importance
     return segment.vectors, segment.scales_at(width), starts, ends

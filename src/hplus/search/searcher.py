@@ -125,6 +125,8 @@ def _scored(
 
 def _union(found: list[Candidates]) -> I64:
     """eq:candidate_union: the documents that any branch puts forward, ascending."""
+    if len(found) == 1:
+        return np.sort(found[0].documents)
     every: I64 = np.sort(np.concatenate([candidates.documents for candidates in found]))
     first = np.ones(len(every), np.bool_)
     first[1:] = every[1:] != every[:-1]
