@@ -414,7 +414,7 @@ def test_the_implementation_can_be_forced() -> None:
 
 
 def test_the_example() -> None:
-    assert doctest.testmod(maxsim) == doctest.TestResults(failed=0, attempted=7)
+    assert doctest.testmod(maxsim) == doctest.TestResults(failed=0, attempted=8)
 
 
 @pytest.mark.skipif("C, AVX512" not in KERNELS, reason="the processor has no AVX-512 VNNI")

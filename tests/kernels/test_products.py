@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hplus.kernels import products as module
-from hplus.kernels.maxsim import KERNELS
+from hplus.kernels.maxsim import KERNELS, weighted_maxsim
 from hplus.kernels.products import products
+from kernels.test_maxsim import COMPILED, compiled
 
 NAMES = list(KERNELS)
 
@@ -22,12 +23,31 @@ def test_all_versions_give_the_same(seed: int, width: int, count: int, wanted: i
     query = (random.standard_normal(width) * random.choice([1e-6, 1, 1e6])).astype(np.float32)
     places = random.integers(0, count, wanted)
     expected = rows[places].astype(np.float64) @ query.astype(np.float64)
-    bound = np.abs(query).max() * 127 * width / 2 / min(32_767, (2**31 - 1) // (127 * width))
+    bound = np.abs(query).max() * 127 * width / 2 / min(32_639, (2**31 - 1) // (128 * width))
     found = [products(query, rows, places, kernel=name) for name in NAMES]
     for own in found:
         assert own.dtype == np.float32
         np.testing.assert_array_equal(own, found[0])
         np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1.01 * bound)
+
+
+@compiled
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 400), st.integers(1, 30), st.integers(0, 40))
+def test_scaled_products_are_those_of_maxsim(
+    seed: int, width: int, count: int, wanted: int
+) -> None:
+    """To the last bit: a document of one row, and a query of one unit that weighs 1."""
+    random = np.random.default_rng(seed)
+    rows = random.integers(-127, 128, (count, width)).astype(np.int8)
+    scales = random.random(count).astype(np.float16)
+    query = (random.standard_normal(width) * random.choice([0, 1e-6, 1, 1e6])).astype(np.float32)
+    places = random.integers(0, count, wanted)
+    one = np.ones(1, np.float32)
+    for name in COMPILED:
+        found = products(query, rows, places, scales, kernel=name)
+        expected = weighted_maxsim(query[None], one, rows, scales, places, places + 1, kernel=name)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)

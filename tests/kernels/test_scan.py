@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from hplus.kernels import scan
 from hplus.kernels import threads as threading
 from hplus.kernels.scan import Wanted, best_documents, longest
-from hplus.types import F32, I64
+from hplus.types import F32, F64, I64
 from kernels.test_maxsim import COMPILED, KERNELS, Case, cases, compiled, example, some
 
 EVERY = ["f4", "f2", "i1"]
 
 
-def wanted(case: Case, k: int, least: float = -np.inf) -> Wanted:
-    return Wanted(case.query, case.weights, k, least)
+def wanted(case: Case, k: int, least: float = -np.inf, base: F64 | None = None) -> Wanted:
+    return Wanted(case.query, case.weights, k, least, base)
 
 
 def found(case: Case, queries: list[Wanted], kernel: str, **options: Any) -> list[tuple[I64, F32]]:
@@ -30,10 +30,13 @@ def found(case: Case, queries: list[Wanted], kernel: str, **options: Any) -> lis
     return best_documents(queries, *documents, longest=most, kernel=kernel, **options)
 
 
-def assert_best(own: tuple[I64, F32], scores: F32, k: int, least: float = -np.inf) -> None:
-    """Exactly those of at least the k-th score: never fewer, and no more than the ties."""
-    edge = np.sort(scores)[-k] if len(scores) > k else -np.inf
-    expected = np.flatnonzero(scores >= max(edge, least))
+def assert_best(
+    own: tuple[I64, F32], scores: F32, k: int, least: float = -np.inf, base: F64 | None = None
+) -> None:
+    """Exactly those of at least the k-th rank: never fewer, and no more than the ties."""
+    ranks = scores if base is None else base + scores
+    edge = np.sort(ranks)[-k] if len(ranks) > k else -np.inf
+    expected = np.flatnonzero(ranks >= max(edge, least))
     np.testing.assert_array_equal(own[0], expected)
     np.testing.assert_array_equal(own[1], scores[expected])
 
@@ -88,6 +91,33 @@ def test_finds_the_best_and_all_that_tie_with_the_last(
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @some
+@given(
+    search=searches(),
+    seed=st.integers(0, 2**32 - 1),
+    spread=st.sampled_from([0.0, 0.01, 1.0, 10.0]),
+    share=st.sampled_from([None, 0.5, 1.0]),
+)
+def test_ranks_by_what_other_views_give_and_the_score(
+    kernel: str, search: tuple[Case, int], seed: int, spread: float, share: float | None
+) -> None:
+    """Whether the base decides nothing or nearly everything; two queries with bases of their
+    own."""
+    case, k = search
+    scores = case.scores(kernel)
+    size = spread * float(np.abs(scores).max(initial=0))
+    bases = np.random.default_rng(seed).standard_normal((2, len(scores))) * size
+    ranks = bases + scores
+    least = [
+        -np.inf if share is None else float(np.quantile(own, share, method="nearest"))
+        for own in ranks
+    ]
+    queries = [wanted(case, k, low, own) for low, own in zip(least, bases, strict=True)]
+    for own, low, base in zip(found(case, queries, kernel), least, bases, strict=True):
+        assert_best(own, scores, k, low, base)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
 @given(case=cases(), k=st.integers(1, 40))
 def test_finds_the_best_of_any_ragged_documents(kernel: str, case: Case, k: int) -> None:
     (own,) = found(case, [wanted(case, k)], kernel)
@@ -114,7 +144,8 @@ def test_queries_that_share_a_pass_find_what_each_finds(
 @given(search=searches())
 def test_threads_do_not_matter(kernel: str, search: tuple[Case, int]) -> None:
     case, k = search
-    queries = [wanted(case, k), wanted(case, 2 * k)]
+    base = np.linspace(1, -1, len(case.starts))
+    queries = [wanted(case, k, base=base), wanted(case, 2 * k, base=-base)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading, "WORTH_A_THREAD", 1)
         for own, shared in zip(
@@ -142,9 +173,12 @@ def test_many_documents_are_left_early_and_none_wrongly() -> None:
         ends=starts + 7,
     )
     for kernel in COMPILED:
+        base = rng.standard_normal(2000)
         for k in (1, 10, 300, 1999, 2000):
             (own,) = found(case, [wanted(case, k)], kernel)
             assert_best(own, case.scores(kernel), k)
+            (own,) = found(case, [wanted(case, k, base=base)], kernel)
+            assert_best(own, case.scores(kernel), k, base=base)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -180,7 +214,7 @@ def test_numbers_that_are_none_hide_no_other_document(dtype: str, bad: float) ->
 def test_the_compiled_scan_trusts_nobody() -> None:
     module = importlib.import_module("hplus.kernels._maxsim")
     arguments = example().arguments()
-    good = [np.array([0, 6]), np.array([2]), np.zeros(1, np.float32)]
+    good = [np.array([0, 6]), np.array([2]), np.zeros(1), np.zeros((1, 5))]
     for i, bad in (
         (0, np.array([0, 7])),
         (0, np.array([3, 2])),
@@ -188,7 +222,11 @@ def test_the_compiled_scan_trusts_nobody() -> None:
         (0, np.array([0, 3, 6])),
         (1, np.array([0])),
         (1, np.array([2.0])),
-        (2, np.zeros(2, np.float32)),
+        (2, np.zeros(2)),
+        (2, np.zeros(1, np.float32)),
+        (3, np.zeros((2, 5))),
+        (3, np.zeros((1, 4))),
+        (3, np.zeros((1, 5), np.float32)),
     ):
         wrong = [bad if i == j else array for j, array in enumerate(good)]
         for level in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,10 @@ class PlainBranches:
         documents = engine.corpus.documents.at(budget=budget, width=query.units.width)
         alphas = {"global": 1.0, "phrase": 1.0, "lexical": 1.0}
         self.views = fusion.score(query, documents, alphas).views()
+
+    def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
+        del alphas, pools, k
+        return None
 
     def candidates(self, view: str, k: int) -> Candidates:
         every = range(len(self.engine.corpus))

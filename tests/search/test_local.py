@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brute_force import (
+    ALPHAS,
     ROUNDING,
     Corpus,
     QuickDisk,
@@ -243,6 +244,77 @@ def test_scores_do_not_depend_on_what_was_scored_before(
                 np.testing.assert_array_equal(branches.scores(view, some), expected[some])
 
 
+def best_of_union(
+    index: Index, branches: LocalBranches, alphas: dict[str, float], pools: dict[str, int], k: int
+) -> I64:
+    """By hand: the candidates of both branches united, all of them scored by every view."""
+    found = [branches.candidates(view, pools[view]).documents for view in ("global", "phrase")]
+    documents = np.unique(np.concatenate(found))
+    fused = fusion.fuse({view: branches.scores(view, documents) for view in alphas}, alphas)
+    return np.sort(documents[best(index.engine, documents, fused, k)])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data(), corpora(documents=20))
+def test_leaders_are_the_best_of_the_union(data: st.DataObject, corpus: Corpus) -> None:
+    """Whatever the weights, ties and segments: the very documents; or no answer, and what was
+    scored for it does not change the candidates."""
+    weights = st.sampled_from([0.01, 0.5, 1.0, 20.0])
+    alphas = {view: data.draw(weights) for view in ("global", "phrase", "lexical")}
+    if data.draw(st.booleans()):
+        del alphas["lexical"]
+    k = data.draw(st.integers(1, 4))
+    pools = {view: data.draw(st.integers(k, 8)) for view in ("global", "phrase")}
+    with index_of(corpus) as index:
+        branches = index.engine.branches(corpus.query)
+        leaders = branches.leaders(alphas, pools, k)
+        if leaders is None:
+            found = best_of_union(index, branches, alphas, pools, k)
+        else:
+            assert len(corpus) > max(pools.values())
+            fused = fusion.fuse({view: branches.scores(view, leaders) for view in alphas}, alphas)
+            found = np.sort(leaders[best(index.engine, leaders, fused, k)])
+        fresh = index.engine.branches(corpus.query)
+        expected = best_of_union(index, fresh, alphas, pools, k)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_leaders_of_each_kind() -> None:
+    """Candidates of the global branch, others that only the phrase branch puts forward, and
+    documents that neither does: then the candidates are united."""
+    corpus = replace(clustered_corpus(300), cuts=[90, 200], format="int8")
+    known: dict[str, int] = {"global": 0, "phrase": 0, "none": 0}
+    with index_of(corpus) as index:
+        for query in clustered_queries(40):
+            for pools in ({"global": 250, "phrase": 5}, {"global": 5, "phrase": 9}):
+                branches = index.engine.branches(query)
+                leaders = branches.leaders(ALPHAS, pools, 5)
+                united = best_of_union(index, index.engine.branches(query), ALPHAS, pools, 5)
+                if leaders is None:
+                    known["none"] += 1
+                    found = best_of_union(index, branches, ALPHAS, pools, 5)
+                else:
+                    candidates = branches.candidates("global", pools["global"]).documents
+                    known["global" if np.isin(united, candidates).all() else "phrase"] += 1
+                    fused = fusion.fuse({v: branches.scores(v, leaders) for v in ALPHAS}, ALPHAS)
+                    found = np.sort(leaders[best(index.engine, leaders, fused, 5)])
+                np.testing.assert_array_equal(found, united)
+    assert min(known.values()) > 2, known
+
+
+def test_a_hybrid_search_finds_what_its_candidates_would(listed: tuple[Corpus, Index]) -> None:
+    """With the usual pools and with the same ones given, whose candidates are united."""
+    _, index = listed
+    some = {"k": 7, "pool": (1000, 1001)}
+    for query in clustered_queries(20):
+        for options in ({}, {"from_": 5}, {"min_score": 0.5}, {"budget": 2, "where": "n > 50"}):
+            found = index.search(query, **{"k": 7, **options})
+            assert list(found) == list(index.search(query, **{**some, **options}))
+            assert found.paths == {"global": "exact", "phrase": "exact"}
+        near = index.more_like("d0003", k=4)
+        assert list(near) == list(index.more_like("d0003", k=4, pool=(1000, 1001)))
+
+
 @pytest.mark.parametrize("estimated", [False, True])
 @pytest.mark.parametrize("view", ["phrase", "global", "hybrid"])
 def test_queries_of_a_list_find_what_each_finds(
@@ -254,15 +326,15 @@ def test_queries_of_a_list_find_what_each_finds(
         monkeypatch.setattr(local, "SURVIVORS", 100)
     _, index = listed
     queries = clustered_queries(20)
-    for options in ({"pool": 30}, {"k": 3, "where": "n < 900", "budget": 2}):
+    for options in ({}, {"pool": 30}, {"k": 3, "where": "n < 900", "budget": 2}):
         together = index.search(queries, view=view, **options)
         assert together == [index.search(query, view=view, **options) for query in queries]
         assert together == index.search(queries, view=view, threads=2, **options)
 
 
 def test_no_document_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each view scores a document of the union once, by its scan or afterwards, and no other; a
-    view that is off scores none."""
+    """Each view scores a document of the union once, by its scan or afterwards, and no other, but
+    for the global view in int8, which scores all; a view that is off scores none."""
     corpus = plain_corpus(30)
     scored: dict[str, list[int]] = {"global": [], "phrase": [], "lexical": []}
     score, scan = LocalBranches._score, LocalBranches._scan
@@ -280,8 +352,10 @@ def test_no_document_is_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalBranches, "_scan", noted_scan)
     with index_of(corpus) as index:
         results = index.search(corpus.query, k=3, pool=8)
-        for places in scored.values():
-            assert len(places) == len(set(places)) == results.candidates <= 16
+        assert results.candidates <= 16
+        for view, places in scored.items():
+            assert len(places) == len(set(places))
+            assert len(places) == (30 if view == "global" else results.candidates)
             places.clear()
         index.search(corpus.query, view="phrase", k=4)
         assert len(scored["phrase"]) == 4

@@ -535,6 +535,11 @@ class PostgresBranches:
         self.passing = None if where is None else engine.schema.passing(where)
         self._met = Met(self._score)
 
+    def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
+        """See `Branches.leaders`: candidates are united."""
+        del alphas, pools, k
+        return None
+
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`: the database names documents, their scores are ours."""
         scored, values = getattr(self, f"_{view}")()

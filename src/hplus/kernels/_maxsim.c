@@ -6,9 +6,11 @@
 
    `scan` leaves a document as soon as it cannot come to the k-th place. The units that can add most
    come first; after every stage, what the others could add at most (the lengths of query and
-   document vectors bound a similarity) decides. With VNNI a first pass uses queries of 8-bit codes,
-   whose error has a bound too, and only what may be among the best is scored by whole queries. All
-   bounds leave room for rounding, and equal scores are never left out. */
+   document vectors bound a similarity) decides. With VNNI or ARM's dot product a first pass uses
+   queries of 8-bit codes, whose error has a bound too, and only what may be among the best is scored
+   by whole queries. All bounds leave room for rounding, and equal scores are never left out. What
+   other views give a document may be counted before its first unit is met: then documents are ranked
+   by the sum. */
 
 #include "products.h"
 
@@ -24,7 +26,8 @@ typedef struct {
 
 /* How the rows of an array of vectors meet a query. */
 typedef struct {
-    int int8, vnni, apart;  /* apart: units one after another, not in fours */
+    int int8, vnni, dot;    /* vnni, dot: codes of the query in digits of 8 bits */
+    int apart;              /* units one after another, not in fours */
     Py_ssize_t width, columns, number;                         /* bytes of a packed number */
     void (*pack)(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride, Py_ssize_t count,
                  Py_ssize_t width); /* NULL: rows where they lie */
@@ -67,8 +70,17 @@ static Layout layout_of(const Py_buffer *vectors, Py_ssize_t width, int most)
         layout.block = block_vnni, layout.pack = shift_int8;
     }
 #endif
+#ifdef WITH_ARM
+    if (int8 && use == WITH_DOT) {
+        layout.dot = 1, layout.number = 1;
+        layout.block = block_dot, layout.pack = copy_rows;
+    }
+    const int bytes_as_they_lie = layout.dot, unaligned = 0;
+#else
+    const int bytes_as_they_lie = use == WITH_256, unaligned = use > PORTABLE;
+#endif
     layout.columns = (width + chunk - 1) / chunk * chunk;
-    const int as_they_lie = int8 ? use == WITH_256 : !f16 && (aligned || use > PORTABLE);
+    const int as_they_lie = int8 ? bytes_as_they_lie : !f16 && (aligned || unaligned);
     if (as_they_lie && layout.columns == width)
         layout.pack = NULL;
     return layout;
@@ -90,8 +102,8 @@ static float quantise(int16_t *codes, const float *from, Py_ssize_t width, doubl
     return step;
 }
 
-/* Where number k of the unit at `place` lies in the query of a plan; in bytes, digit by digit with
-   VNNI. */
+/* Where number k of the unit at `place` lies in the query of a plan; in bytes, digit by digit,
+   where the layout has digits. */
 static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssize_t k, int digit)
 {
     const Py_ssize_t stage = place / STAGE, i = place % STAGE;
@@ -101,18 +113,20 @@ static char *at(const Plan *plan, const Layout *layout, Py_ssize_t place, Py_ssi
         const Py_ssize_t piece = units > 2 ? 16 : units > 1 ? 32 : 64;
         return query + (k / piece * plan->digits + digit) * REGISTER + i * piece + k % piece;
     }
+    if (layout->dot)
+        return query + ((k / CODES * STAGE + i) * plan->digits + digit) * CODES + k % CODES;
     const Py_ssize_t number = layout->int8 ? 2 : 4, chunk = layout->int8 ? CODES : LANES;
     if (layout->apart)
         return query + (i * plan->columns + k) * number;
     return query + ((k / chunk * STAGE + i) * chunk + k % chunk) * number;
 }
 
-/* Codes of the unit at `place`, in one or two signed digits with VNNI. */
+/* Codes of the unit at `place`, in one or two signed digits where the layout has digits. */
 static void put(Plan *plan, const Layout *layout, Py_ssize_t place, const int16_t *codes)
 {
     int32_t sums[2] = {0, 0};
     for (Py_ssize_t k = 0; k < layout->width; k++) {
-        if (!layout->vnni) {
+        if (!layout->vnni && !layout->dot) {
             memcpy(at(plan, layout, place, k, 0), codes + k, sizeof *codes);
             continue;
         }
@@ -149,7 +163,8 @@ static int further(const void *a, const void *b)
 static int prepare(Plan *plan, const Layout *layout, const float *query, const float *weights,
                    Py_ssize_t units, double longest, int digits)
 {
-    const Py_ssize_t width = layout->width, number = layout->vnni ? digits : layout->int8 ? 2 : 4;
+    const Py_ssize_t width = layout->width, in_digits = layout->vnni || layout->dot;
+    const Py_ssize_t number = in_digits ? digits : layout->int8 ? 2 : 4;
     const double room = width ? (double)(INT32_MAX / (128 * (int32_t)width)) : MAX_CODE;
     const double limit = room < MAX_CODE ? room : MAX_CODE;
     plan->units = units, plan->digits = digits;
@@ -195,14 +210,14 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
         plan->steps[place] = 1;
         if (layout->int8) {
             const float step = plan->steps[place] = quantise(codes, from, width, limit);
-            if (layout->vnni && digits == 1) {
+            if (in_digits && digits == 1) {
                 const float wide = plan->steps[place] = quantise(coarse, from, width, MAX_DIGIT);
                 for (Py_ssize_t k = 0; k < width; k++) {
                     const double own = (double)step * codes[k] - (double)wide * coarse[k];
                     off += own * own;
                 }
             }
-            put(plan, layout, place, layout->vnni && digits == 1 ? coarse : codes);
+            put(plan, layout, place, in_digits && digits == 1 ? coarse : codes);
             for (Py_ssize_t k = 0; k < width; k++)
                 square += (double)step * codes[k] * step * codes[k];
         } else
@@ -222,6 +237,7 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
     for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
         plan->above[stage] += most + slack;
     plan->below = error + slack;
+    plan->reach = most + slack;
     return 0;
 }
 
@@ -373,52 +389,62 @@ static Py_ssize_t run(Plan *plan, Reader *reader, int weighted, char *scores)
 
 typedef struct {
     int64_t document;
-    float score; /* after a coarse pass the least that it may be more than */
+    float score;
+    double rank; /* base and score; after a coarse pass the most that it may be */
 } Found;
 
-/* One query of a scan: the k largest scores (or what they are at least), the smallest of them on
+/* One query of a scan: the k largest ranks (or what they are at least), the smallest of them on
    top, and the documents that may be among the best k. */
 typedef struct {
     Plan plan, whole; /* whole: only if the plan is coarse */
     int coarse, left; /* left: this query is done with the present document */
-    double sum;       /* of the stages that it has met */
-    float *heap, least;
+    double sum;       /* of the base and the stages that it has met */
+    const char *base; /* f64 [documents], or NULL for 0 */
+    double *heap, least;
     Py_ssize_t k, held;
     Found *found;
     Py_ssize_t count, room;
 } Scan;
 
-/* Of the k largest scores so far the smallest; what is below it is not among the best k. */
-static inline float threshold(const Scan *scan)
+static inline double base_of(const Scan *scan, int64_t document)
+{
+    double base = 0;
+    if (scan->base)
+        memcpy(&base, scan->base + 8 * document, sizeof base);
+    return base;
+}
+
+/* Of the k largest ranks so far the smallest; what is below it is not among the best k. */
+static inline double threshold(const Scan *scan)
 {
     return scan->held == scan->k && scan->heap[0] > scan->least ? scan->heap[0] : scan->least;
 }
 
-static void hold(Scan *scan, float score)
+static void hold(Scan *scan, double rank)
 {
-    float *heap = scan->heap;
+    double *heap = scan->heap;
     Py_ssize_t i;
-    if (!(score > -INFINITY))
-        score = -INFINITY;
+    if (!(rank > -INFINITY))
+        rank = -INFINITY;
     if (scan->held < scan->k) { /* from the last place up */
-        for (i = scan->held++; i > 0 && heap[(i - 1) / 2] > score; i = (i - 1) / 2)
+        for (i = scan->held++; i > 0 && heap[(i - 1) / 2] > rank; i = (i - 1) / 2)
             heap[i] = heap[(i - 1) / 2];
     } else { /* from the first place down */
-        if (!(score > heap[0]))
+        if (!(rank > heap[0]))
             return;
         for (i = 0; 2 * i + 1 < scan->k;) {
             Py_ssize_t child = 2 * i + 1;
             child += child + 1 < scan->k && heap[child + 1] < heap[child];
-            if (!(heap[child] < score))
+            if (!(heap[child] < rank))
                 break;
             heap[i] = heap[child];
             i = child;
         }
     }
-    heap[i] = score;
+    heap[i] = rank;
 }
 
-static int keep(Scan *scan, int64_t document, float score)
+static int keep(Scan *scan, int64_t document, float score, double rank)
 {
     if (scan->count == scan->room) {
         const Py_ssize_t room = 2 * scan->room + 64;
@@ -427,7 +453,7 @@ static int keep(Scan *scan, int64_t document, float score)
             return -1;
         scan->found = found, scan->room = room;
     }
-    scan->found[scan->count++] = (Found){document, score};
+    scan->found[scan->count++] = (Found){document, score, rank};
     return 0;
 }
 
@@ -443,13 +469,21 @@ static void add_stage(Scan *scan, Py_ssize_t stage)
     scan->left = scan->sum + plan->above[stage] < threshold(scan);
 }
 
-/* One document for all queries. */
+/* One document for all queries; those that its base leaves too low do not look at its rows. */
 static int meet_all(Scan *scans, Py_ssize_t queries, Reader *reader, int64_t document,
                     int64_t start, int64_t end)
 {
+    int met = 0;
     for (Py_ssize_t q = 0; q < queries; q++) {
-        forget(&scans[q].plan, start == end);
-        scans[q].sum = 0, scans[q].left = 0;
+        Scan *scan = scans + q;
+        forget(&scan->plan, start == end);
+        scan->sum = base_of(scan, document);
+        scan->left = scan->base && scan->sum + scan->plan.reach < threshold(scan);
+        met |= !scan->left;
+    }
+    if (!met) {
+        fetch(reader, (Py_ssize_t)(end - start));
+        return 0;
     }
     while (start < end) {
         const Tile tile = next_tile(reader, start, end);
@@ -467,24 +501,25 @@ static int meet_all(Scan *scans, Py_ssize_t queries, Reader *reader, int64_t doc
         Scan *scan = scans + q;
         if (scan->left)
             continue;
-        const float score = scan->coarse ? (float)(scan->sum + scan->plan.below)
-                                         : score_of(&scan->plan);
-        hold(scan, scan->coarse ? (float)(scan->sum - scan->plan.below) : score);
-        if (keep(scan, document, score) < 0)
+        const float score = scan->coarse ? 0 : score_of(&scan->plan);
+        const double rank = scan->coarse ? scan->sum + scan->plan.below
+                                         : base_of(scan, document) + score;
+        hold(scan, scan->coarse ? scan->sum - scan->plan.below : rank);
+        if (keep(scan, document, score, rank) < 0)
             return -1;
     }
     return 0;
 }
 
-/* Whole scores of what a coarse pass has kept; then those of at least the k-th largest. */
+/* Whole scores of what a coarse pass has kept; then those of at least the k-th largest rank. */
 static void settle(Scan *scan, Reader *reader)
 {
     const Documents *documents = reader->documents;
-    float least = threshold(scan);
+    double least = threshold(scan);
     Py_ssize_t kept = 0;
     if (scan->coarse) {
         for (Py_ssize_t i = 0; i < scan->count; i++)
-            if (!(scan->found[i].score < least))
+            if (!(scan->found[i].rank < least))
                 scan->found[kept++] = scan->found[i];
         scan->count = kept, scan->held = 0;
         for (Py_ssize_t i = 0; i < scan->count; i++) {
@@ -492,13 +527,14 @@ static void settle(Scan *scan, Reader *reader)
             const int64_t j = found->document;
             reader->later = documents->count, reader->later_at = reader->later_end; /* fetch none */
             meet(&scan->whole, reader, number(documents->starts, j), number(documents->ends, j));
-            hold(scan, found->score = score_of(&scan->whole));
+            found->score = score_of(&scan->whole);
+            hold(scan, found->rank = base_of(scan, j) + found->score);
         }
         least = threshold(scan);
     }
     kept = 0;
     for (Py_ssize_t i = 0; i < scan->count; i++)
-        if (!(scan->found[i].score < least))
+        if (!(scan->found[i].rank < least))
             scan->found[kept++] = scan->found[i];
     scan->count = kept;
 }
@@ -622,13 +658,14 @@ static PyObject *pair(const Scan *scan)
     return Py_BuildValue("NN", documents, scores);
 }
 
-/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, longest,
-   level)
-   For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores. */
+/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, base or None,
+   longest, level)
+   For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores; the
+   best are those of the largest base[i] + score. */
 static PyObject *scan(PyObject *module, PyObject *args)
 {
     (void)module;
-    enum { OFFSETS = COMMON, K, LEAST, ARRAYS };
+    enum { OFFSETS = COMMON, K, LEAST, BASE, ARRAYS };
     PyObject *a[ARRAYS], *result = NULL;
     Py_buffer v[ARRAYS] = {{0}};
     Documents documents;
@@ -637,19 +674,27 @@ static PyObject *scan(PyObject *module, PyObject *args)
     Py_ssize_t queries = 0;
     double longest;
     int most;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
-                          a + OFFSETS, a + K, a + LEAST, &longest, &most))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
+                          a + OFFSETS, a + K, a + LEAST, a + BASE, &longest, &most))
         return NULL;
     if (look_at(a, v, &documents) < 0 ||
         look(a[OFFSETS], v + OFFSETS, "offsets", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
         look(a[K], v + K, "k", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
-        look(a[LEAST], v + LEAST, "least", "a contiguous f32 vector", 1, "f", 0) < 0)
+        look(a[LEAST], v + LEAST, "least", "a contiguous f64 vector", 1, "d", 0) < 0 ||
+        (a[BASE] != Py_None &&
+         look(a[BASE], v + BASE, "base", "a contiguous f64 matrix", 2, "d", 0) < 0))
         goto done;
     const Py_ssize_t units = v[QUERY].shape[0], width = v[QUERY].shape[1];
     const Layout layout = layout_of(v + VECTORS, width, most);
     if (!v[WEIGHTS].obj || v[OFFSETS].shape[0] != v[K].shape[0] + 1 ||
         v[LEAST].shape[0] != v[K].shape[0]) {
         PyErr_SetString(PyExc_ValueError, "every query needs weights, offsets, k and least");
+        goto done;
+    }
+    if (v[BASE].obj &&
+        (v[BASE].shape[0] != v[K].shape[0] || v[BASE].shape[1] != documents.count)) {
+        PyErr_Format(PyExc_ValueError, "base must be %zd x %zd, not %zd x %zd", v[K].shape[0],
+                     documents.count, v[BASE].shape[0], v[BASE].shape[1]);
         goto done;
     }
     scans = PyMem_RawCalloc((size_t)v[K].shape[0] + 1, sizeof *scans);
@@ -670,10 +715,12 @@ static PyObject *scan(PyObject *module, PyObject *args)
         const float *query = (const float *)v[QUERY].buf + first * width;
         const float *weights = (const float *)v[WEIGHTS].buf + first;
         own->k = k < documents.count ? (Py_ssize_t)k : documents.count;
-        own->coarse = layout.vnni && end - first >= COARSE_UNITS &&
+        own->coarse = (layout.vnni || layout.dot) && end - first >= COARSE_UNITS &&
                       k <= documents.count / COARSE_SHARE;
-        memcpy(&own->least, (const char *)v[LEAST].buf + 4 * queries, sizeof own->least);
-        own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(float));
+        memcpy(&own->least, (const char *)v[LEAST].buf + 8 * queries, sizeof own->least);
+        if (v[BASE].obj)
+            own->base = (const char *)v[BASE].buf + 8 * queries * documents.count;
+        own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(double));
         if (!own->heap ||
             prepare(&own->plan, &layout, query, weights, end - first, longest,
                     own->coarse ? 1 : 2) < 0 ||
@@ -776,6 +823,8 @@ done:
 static int fill(PyObject *module)
 {
     level = highest_level();
+    if (PyModule_AddStringConstant(module, "SETS", SETS) < 0)
+        return -1;
     return PyModule_AddIntConstant(module, "LEVEL", level);
 }
 

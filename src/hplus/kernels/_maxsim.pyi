@@ -3,6 +3,7 @@ from typing import Any
 import numpy.typing as npt
 
 LEVEL: int
+SETS: str
 
 def score(
     query: npt.NDArray[Any],
@@ -25,6 +26,7 @@ def scan(
     offsets: npt.NDArray[Any],
     k: npt.NDArray[Any],
     least: npt.NDArray[Any],
+    base: npt.NDArray[Any] | None,
     longest: float,
     level: int,
     /,

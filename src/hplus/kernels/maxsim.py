@@ -1,8 +1,9 @@
 """Ragged importance-weighted MaxSim: the kernel of the phrase view (eq:phrase_score).
 
-One function, four implementations, chosen once at import: C with AVX-512 VNNI (int8 alone; other
-formats as AVX2), C with AVX2, portable C, and numpy where nothing could be compiled.
-HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower one. All are tested against reference.py.
+One function, chosen once at import: C with AVX-512 VNNI (int8 alone; other formats as AVX2), with
+AVX2, with ARM's dot product (int8 alone; other formats portable), portable C, and numpy where
+nothing could be compiled. HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower one. All are
+tested against reference.py; ARM's, under an emulator, against portable C.
 
 In each of them a document's score does not depend, to the last bit, on the other documents or on
 the number of threads. Between them scores differ by rounding; for int8 vectors the compiled ones
@@ -101,7 +102,8 @@ def maxima(
 
 
 def implementation() -> str:
-    """Which of KERNELS is used: "C, AVX512", "C, AVX2", "C, portable" or "numpy"."""
+    """Which of KERNELS is used: "C, AVX512", "C, AVX2", "C, dot product", "C, portable" or
+    "numpy"."""
     return _CHOSEN
 
 
@@ -191,6 +193,15 @@ def _kernels() -> dict[str, Kernel]:
     return dict(reversed(kernels.items())) | {"numpy": numpy_.weighted_maxsim}
 
 
+def _compiled_names(level: int, sets: str) -> tuple[str, ...]:
+    """Slowest first: the levels up to the highest that this processor has.
+
+    >>> _compiled_names(1, "AVX2, AVX512")
+    ('C, portable', 'C, AVX2')
+    """
+    return tuple(f"C, {name}" for name in ("portable", *sets.split(", "))[: level + 1])
+
+
 def _choose(wanted: str) -> str:
     for name in KERNELS:
         if name.endswith(wanted):
@@ -201,6 +212,6 @@ def _choose(wanted: str) -> str:
     )
 
 
-_NAMES = () if _maxsim is None else ("C, portable", "C, AVX2", "C, AVX512")[: _maxsim.LEVEL + 1]
+_NAMES = () if _maxsim is None else _compiled_names(_maxsim.LEVEL, _maxsim.SETS)
 KERNELS = _kernels()
 _CHOSEN = _choose(os.environ.get("HPLUS_KERNELS", ""))

@@ -13,7 +13,8 @@
    to its codes, the sums start from what that adds to them, and a 16-bit code is two signed digits
    of 8 bits. Its lanes are units: a piece of a row, repeated, meets as many bytes of each unit, so
    that only 4 lanes of a unit are left to be added up, those of 4 rows together (a last stage of one
-   or two units has more lanes for each). */
+   or two units has more lanes for each). ARM's dot product multiplies signed bytes with signed ones:
+   rows stay as they lie, and a code is two digits as well. */
 
 #include "arrays.h"
 #include <math.h>
@@ -24,6 +25,27 @@
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vnni")))
+#endif
+
+#if defined(__aarch64__) && defined(__AARCH64EL__) && defined(__GNUC__)
+#define WITH_ARM 1
+#include <arm_neon.h>
+#if defined(__ARM_FEATURE_DOTPROD) /* every processor this is compiled for has it */
+#define DOT
+#elif defined(__clang__)
+#define DOT __attribute__((target("dotprod")))
+#else
+#define DOT __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+#ifdef __linux__
+#include <sys/auxv.h>
+#ifndef HWCAP_ASIMDDP
+#define HWCAP_ASIMDDP (1 << 20)
+#endif
+#endif
+#endif
+
+#ifdef __GNUC__
 #define INLINE __attribute__((always_inline)) inline
 #endif
 
@@ -31,7 +53,7 @@ enum { STAGE = 4, ROWS = 3, LANES = 8, CODES = 16, REGISTER = 64 };
 enum { MAX_WIDTH = 65536, TILE = 32768, BLOCKS = 24 };
 /* The largest 16-bit code: 127 * 256 + 127, of two signed digits. */
 enum { MAX_CODE = 32639, MAX_DIGIT = 127 };
-enum { PORTABLE, WITH_256, WITH_512 }; /* what a caller lets us use */
+enum { PORTABLE, WITH_256, WITH_512, WITH_DOT = 1 }; /* what a caller lets us use */
 
 /* Rows as the products read them. */
 typedef struct {
@@ -46,7 +68,7 @@ typedef struct Plan {
     Py_ssize_t units, stages;
     Py_ssize_t columns;     /* of a packed row, whole registers */
     Py_ssize_t stage_bytes; /* of the query */
-    int digits;             /* VNNI: 1 for a coarse query, 2 for a whole one */
+    int digits;             /* of 8 bits: 1 for a coarse query, 2 for a whole one */
     char *query;            /* [stages], each as its block function says */
     int32_t *from;          /* VNNI: what the sums start from, [stages][digits][16] */
     float *steps;           /* [4 * stages] what one step of a unit's codes is worth */
@@ -54,6 +76,7 @@ typedef struct Plan {
     float *weights;         /* [4 * stages], 0 where there is no unit */
     double *above;          /* [stages] what a score can be above the sum of the first stages */
     double below;           /* what it can be below the sum of all */
+    double reach;           /* the most that a score can be */
     Py_ssize_t *place;      /* [units] */
     void *memory;           /* in which all of these lie */
     void (*block)(const struct Plan *, Py_ssize_t stage, const Tile *);
@@ -154,6 +177,55 @@ static void block_int8(const Plan *plan, Py_ssize_t stage, const Tile *tile)
         }
 }
 
+/* Row u of a tile, or its last one. */
+static inline Py_ssize_t row_at(const Tile *tile, Py_ssize_t u)
+{
+    return u < tile->count ? u : tile->count - 1;
+}
+
+#ifdef WITH_ARM
+
+/* Two rows at a time: with four units of two digits each, 16 sums. */
+DOT static INLINE void tile_dot(const Plan *plan, Py_ssize_t stage, const Tile *tile, int digits)
+{
+    float *to = plan->best + stage * STAGE;
+    float32x4_t best = vld1q_f32(to);
+    for (Py_ssize_t first = 0; first < tile->count; first += 2) {
+        const int8_t *x = (const int8_t *)(plan->query + stage * plan->stage_bytes), *rows[2];
+        int32x4_t sums[2][2][STAGE];
+        for (int u = 0; u < 2; u++) {
+            rows[u] = (const int8_t *)tile->rows + row_at(tile, first + u) * tile->stride;
+            for (int i = 0; i < STAGE; i++)
+                sums[u][0][i] = sums[u][1][i] = vdupq_n_s32(0);
+        }
+        for (Py_ssize_t k = 0; k < plan->columns; k += CODES) {
+            const int8x16_t row[2] = {vld1q_s8(rows[0] + k), vld1q_s8(rows[1] + k)};
+            for (int i = 0; i < STAGE; i++)
+                for (int d = 0; d < digits; d++, x += CODES)
+                    for (int u = 0; u < 2; u++)
+                        sums[u][d][i] = vdotq_s32(sums[u][d][i], row[u], vld1q_s8(x));
+        }
+        for (int u = 0; u < 2; u++) {
+            int32x4_t *v = sums[u][0];
+            for (int i = 0; i < STAGE && digits == 2; i++)
+                v[i] = vaddq_s32(vshlq_n_s32(v[i], 8), sums[u][1][i]);
+            const int32x4_t totals = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+            const float32x4_t found = vmulq_n_f32(vcvtq_f32_s32(totals),
+                                                  tile->scales[row_at(tile, first + u)]);
+            best = vbslq_f32(vcgtq_f32(found, best), found, best); /* a NaN is passed over */
+        }
+    }
+    vst1q_f32(to, best);
+}
+
+/* rows: int8 as they lie; query: int8_t [chunks][4][digits][16] */
+DOT static void block_dot(const Plan *plan, Py_ssize_t stage, const Tile *tile)
+{
+    plan->digits == 1 ? tile_dot(plan, stage, tile, 1) : tile_dot(plan, stage, tile, 2);
+}
+
+#endif
+
 #ifdef WITH_X86
 
 AVX2 static void halves_avx2(float *to, const char *from, Py_ssize_t count)
@@ -218,12 +290,6 @@ AVX2 static inline void multiply_add_int8(__m256i *sum, __m256i row, const __m25
     __asm__("vpmaddwd %[unit], %[row], %[pairs]\n\tvpaddd %[pairs], %[sum], %[sum]"
             : [sum] "+x"(*sum), [pairs] "=&x"(pairs)
             : [row] "x"(row), [unit] "m"(*unit));
-}
-
-/* Row u of a tile, or its last one. */
-static inline Py_ssize_t row_at(const Tile *tile, Py_ssize_t u)
-{
-    return u < tile->count ? u : tile->count - 1;
 }
 
 AVX2 static void block_f32_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
@@ -382,6 +448,12 @@ AVX512 static void block_vnni(const Plan *plan, Py_ssize_t stage, const Tile *ti
 
 #endif
 
+#ifdef WITH_ARM
+#define SETS "dot product"
+#else
+#define SETS "AVX2, AVX512"
+#endif
+
 static int level; /* set once, when the module is made: asking the processor is slow */
 
 static int highest_level(void)
@@ -393,6 +465,10 @@ static int highest_level(void)
         return PORTABLE;
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni") ? WITH_512
                                                                                        : WITH_256;
+#elif defined(WITH_ARM) && defined(__ARM_FEATURE_DOTPROD)
+    return WITH_DOT;
+#elif defined(WITH_ARM) && defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? WITH_DOT : PORTABLE;
 #else
     return PORTABLE;
 #endif

@@ -1,8 +1,7 @@
 """Products of one vector with many rows of int8, in the order of the rows.
 
-The vector becomes codes of 16 bits, whose step is its largest number / L, L = min(32767,
-floor((2^31 - 1) / (127 r))); the rest is exact, in C with AVX512-VNNI or AVX2, in portable C and
-in numpy alike.
+The vector becomes codes of 16 bits as in `maxsim`, whose compiled kernels give the same products to
+the last bit; the rest is exact, in C with AVX512-VNNI or AVX2, in portable C and in numpy alike.
 """
 
 from __future__ import annotations
@@ -19,12 +18,18 @@ except ImportError:
     _products = None  # type: ignore[assignment]
 
 I8 = npt.NDArray[np.int8]
+F16 = npt.NDArray[np.float16]
+# The largest code of a query: 127 * 256 + 127, two signed digits.
+MAX_CODE = 32_639
 # Rows that numpy converts at a time.
 _BLOCK = 8_192
 
 
-def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) -> F32:
-    """<query, rows[p]> for every p of `places`, f32[m]; query f32[r], rows i8[n, r], contiguous.
+def products(
+    query: F32, rows: I8, places: I64, scales: F16 | None = None, *, kernel: str | None = None
+) -> F32:
+    """scales[p] * <query, rows[p]> for every p of `places`, f32[m]; query f32[r], rows i8[n, r],
+    contiguous, scales f16[n], or None for 1.
 
     kernel: "C, AVX512", "C, AVX2", "C, portable" or "numpy"; by default `implementation()`.
 
@@ -32,9 +37,10 @@ def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) ->
     >>> products(np.array([1, 2], np.float32), rows, np.array([1, 0])).round(2).tolist()
     [17.0, 11.0]
     """
-    largest = min(32_767, (2**31 - 1) // (127 * max(1, len(query))))
-    step = float(np.abs(query).max(initial=0)) / largest or 1.0
-    codes = np.rint(query / step).astype(np.int16)
+    largest = min(MAX_CODE, (2**31 - 1) // (128 * max(1, len(query))))
+    step = np.float32(float(np.abs(query).max(initial=0)) / largest)
+    codes = np.rint(query.astype(np.float64) * (1 / float(step) if step > 0 else 0.0))
+    codes = np.clip(codes, -largest, largest).astype(np.int16)
     kernel = implementation() if kernel is None else kernel
     if _products is None or kernel == "numpy":
         sums = _sums(codes, rows, places)
@@ -42,7 +48,10 @@ def products(query: F32, rows: I8, places: I64, *, kernel: str | None = None) ->
         sums = np.empty(len(places), np.int32)
         _, level = compiled(kernel)
         _products.products(codes, rows, np.ascontiguousarray(places), sums, level)
-    return sums.astype(np.float32) * np.float32(step)
+    found = sums.astype(np.float32)
+    if scales is not None:
+        found *= scales[places]
+    return found * step
 
 
 def _sums(codes: npt.NDArray[np.int16], rows: I8, places: I64) -> npt.NDArray[np.int32]:

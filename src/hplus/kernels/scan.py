@@ -15,17 +15,21 @@ import numpy as np
 from hplus.kernels import maxsim
 from hplus.kernels.reference import Rows, Scales
 from hplus.kernels.threads import each_of, shares
-from hplus.types import F32, I64, offsets_of
+from hplus.types import F32, F64, I64, offsets_of
 
 
 class Wanted(NamedTuple):
-    """A query and how many documents it wants: vectors f32[q, r], weights f32[q]; scores below
-    `least` need not be told."""
+    """A query and how many documents it wants: vectors f32[q, r], weights f32[q].
+
+    base: f64[n], what other views give each document; documents are then ranked by base + score.
+    Those that rank below `least` need not be told.
+    """
 
     vectors: F32
     weights: F32
     k: int
     least: float = -np.inf
+    base: F64 | None = None
 
 
 def best_documents(
@@ -39,8 +43,9 @@ def best_documents(
     threads: int = 1,
     kernel: str | None = None,
 ) -> list[tuple[I64, F32]]:
-    """For each query, all documents that score at least as much as its k-th, i64[m] ascending, and
-    their scores f32[m]; the queries, of one width, share a pass over the vectors.
+    """For each query, all documents that rank at least as high as its k-th, i64[m] ascending, and
+    their scores f32[m]; the queries, of one width, share a pass over the vectors. All of them have
+    a base, or none.
 
     Documents as in `weighted_maxsim`. longest: of the vectors at this width (`longest`).
 
@@ -73,7 +78,10 @@ def best_documents(
     weights = np.concatenate([query.weights for query in queries])
     offsets = offsets_of([len(query.vectors) for query in queries])
     k = np.array([query.k for query in queries])
-    least = np.array([query.least for query in queries], np.float32)
+    least = np.array([query.least for query in queries])
+    base = None
+    if queries[0].base is not None:
+        base = np.array([query.base for query in queries])
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
 
     def run(part: slice) -> list[tuple[I64, F32]]:
@@ -87,6 +95,7 @@ def best_documents(
             offsets,
             k,
             least,
+            None if base is None else np.ascontiguousarray(base[:, part]),
             longest,
             level,
         )
@@ -125,9 +134,11 @@ def longest(vectors: Rows, scales: Scales | None, width: int) -> float:
 
 
 def _best(documents: I64, scores: F32, query: Wanted) -> tuple[I64, F32]:
-    """Those of at least the k-th largest score."""
-    edge = query.least
-    if len(scores) > query.k:
-        edge = max(edge, np.partition(scores, len(scores) - query.k)[len(scores) - query.k])
-    high = scores >= edge
+    """Those of at least the k-th highest rank."""
+    edge, ranks = query.least, scores.astype(np.float64)
+    if query.base is not None:
+        ranks += query.base[documents]
+    if len(ranks) > query.k:
+        edge = max(edge, np.partition(ranks, len(ranks) - query.k)[len(ranks) - query.k])
+    high = ranks >= edge
     return documents[high], scores[high]

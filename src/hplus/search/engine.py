@@ -65,6 +65,11 @@ class Branches(Protocol):
         """eq:branch_retrieval: the best k documents of the whole corpus by "global", "phrase" or
         "lexical", each by its best passage; ties at the edge by id."""
 
+    def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
+        """Documents, ascending, among which are the best k of the union of the candidates (so many
+        of each view) by the fused score, and all that tie with the last of them; None where that
+        takes the candidates themselves."""
+
     def scores(self, view: str, documents: I64) -> F64:
         """Normalised scores of these documents, ascending and distinct, by one view."""
 

@@ -3,11 +3,14 @@
 Up to SCANNED vectors a branch meets every document; those that only the other branch puts forward
 are scored afterwards. Above, sketches (phrase) or lists of near vectors (global) choose the
 documents that are worth an exact score.
+
+A hybrid search that scans needs no score for all of its candidates: a document's global and lexical
+scores say how high its phrase score can lift it, and the scan leaves those that stay too low.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import ref
 
 import numpy as np
@@ -25,7 +28,7 @@ from hplus.storage.catalogue import DocumentRow, Settings
 from hplus.storage.segment import Segment, first_places, read
 from hplus.storage.snapshot import Snapshot
 from hplus.types import F32, F64, I32, I64, Encoded, Lexical, Units, concatenate
-from hplus.views import lexical, phrase
+from hplus.views import fusion, lexical, phrase
 
 # Up to this many vectors everything is scanned: exact, in tens of milliseconds.
 SCANNED = 2_000_000
@@ -114,15 +117,17 @@ class LocalBranches:
         """By view and k, what a pass has found."""
         self._least: dict[tuple[str, int], float] = {}
         """By view and k, a raw score that k passages are known to reach."""
+        self._ranked: dict[tuple[object, ...], tuple[I64, F64]] = {}
+        """By fusion weights and k, what a pass has found for the sum of the views."""
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
         branches = {"global": self._global, "phrase": self._phrase, "lexical": self._lexical}
         passages, path = branches[view](k)
-        if view != "lexical":
-            shared = [self]
-            if path == "exact":  # lists choose for one query
-                shared = [own for one in self.together if (own := one()) is not None]
+        # Codes of whole vectors are scored faster than a scan can leave them.
+        if view == "phrase" or (view == "global" and self.engine.settings.format != "int8"):
+            # Lists and sketches choose for one query.
+            shared = self._together() if path == "exact" else [self]
             passages = self._leading(view, passages, k, shared)
         scores = self.scores(view, passages)
         documents = self.engine.snapshot.documents(passages)
@@ -136,6 +141,51 @@ class LocalBranches:
         """See `Branches.scores`: what a branch has scored is looked up, the rest is scored now."""
         scores: F64 = self._met.scores(view, documents) / self._scale(view)
         return scores
+
+    def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
+        """See `Branches.leaders`."""
+        snapshot = self.engine.snapshot
+        scanned = self.exact or max(snapshot.units, snapshot.first[-1]) <= SCANNED
+        both = alphas.get("phrase", 0) > 0 and "global" in alphas
+        if not (scanned and both) or self.engine.settings.passages is not None:
+            return None
+        documents = self._every()
+        if len(documents) <= max(pools.values()):
+            return None  # all are candidates
+        asked = (*alphas.items(), k)
+        if asked not in self._ranked:
+            waiting = [own for own in self._together() if asked not in own._ranked]
+            bases = [own._base(alphas, documents) for own in waiting]
+            for own, result in zip(
+                waiting, scan(waiting, "phrase", documents, k, bases), strict=True
+            ):
+                own._ranked[asked] = result
+        found, raw = self._ranked[asked]
+        self._met.note("phrase", found, raw)
+        fused = fusion.fuse({view: self.scores(view, found) for view in alphas}, alphas)
+        high = found[fused >= np.partition(fused, len(fused) - k)[len(fused) - k]]
+        return found if self._are_candidates(high, documents, pools) else None
+
+    def _base(self, alphas: Mapping[str, float], documents: I64) -> F64:
+        """What the other views give to documents, in raw scores of the phrase view: by the sum of
+        both, documents rank as by the fused score."""
+        others = {view: alpha for view, alpha in alphas.items() if view != "phrase"}
+        given = fusion.fuse({view: self.scores(view, documents) for view in others}, others)
+        return given * (self._scale("phrase") / alphas["phrase"])
+
+    def _are_candidates(self, high: I64, documents: I64, pools: Mapping[str, int]) -> bool:
+        """Whether a branch puts forward each of these documents, which are scored already."""
+        every = self.scores("global", documents)
+        after = len(every) - pools["global"] - 1  # the best one that is no candidate
+        edge = np.partition(every, after)[after]
+        left = high[self.scores("global", high) <= edge]
+        if not len(left):
+            return True
+        k = pools["phrase"]
+        self._least["phrase", k] = float(self._met.scores("phrase", left).min())
+        found = self._leading("phrase", documents, k, [self])
+        candidates = found[best(self.engine, found, self.scores("phrase", found), k)]
+        return bool(np.isin(left, candidates).all())
 
     def _leading(self, view: str, passages: I64, k: int, shared: list[LocalBranches]) -> I64:
         """Of these passages those of the best k documents, and all that tie with the last of them;
@@ -158,6 +208,13 @@ class LocalBranches:
             for own, result in zip(waiting, found, strict=True):
                 own._scanned[view, k] = result
         return self._scanned[view, k]
+
+    def _together(self) -> list[LocalBranches]:
+        return [own for one in self.together if (own := one()) is not None]
+
+    def _every(self) -> I64:
+        """All that the filter lets through."""
+        return _joined([first + places for _, first, places in self._permitted()])
 
     def _raw(self, view: str, documents: I64) -> F64:
         parts = by_part(self.engine.snapshot, documents)
@@ -252,7 +309,7 @@ class LocalBranches:
 
     def _lexical(self, k: int) -> tuple[I64, str]:  # noqa: ARG002  # as the other branches
         """Documents that share a token with the query."""
-        documents = _joined([first + places for _, first, places in self._permitted()])
+        documents = self._every()
         return documents[self.scores("lexical", documents) > 0], "exact"
 
     def _path(self, by: str, count: int) -> str:
@@ -261,35 +318,49 @@ class LocalBranches:
 
 
 def scan(
-    branches: Sequence[LocalBranches], view: str, passages: I64, k: int
+    branches: Sequence[LocalBranches],
+    view: str,
+    passages: I64,
+    k: int,
+    bases: Sequence[F64] | None = None,
 ) -> list[tuple[I64, F64]]:
     """For each query the best k of these passages and those that tie with the last of them,
     ascending, and their raw scores; of several segments a few more.
 
-    The queries have one engine, budget, width and number of threads.
+    bases: of each query, what is added to the score of each passage before it is ranked. The
+    queries have one engine, budget, width and number of threads.
     """
     first = branches[0]
     found = [[NONE] for _ in branches]
+    ranks: list[list[F64]] = [[] for _ in branches]
     least = [own._least.get((view, k), -np.inf) for own in branches]
     width = (first.query.global_ if view == "global" else first.query.units.vectors).shape[1]
+    done = 0
     for segment, start, places in by_part(first.engine.snapshot, passages):
         rows = (
             global_rows(segment, places)
             if view == "global"
             else phrase_rows(segment, width, places, first.budget)
         )
+        own_bases: list[F64 | None] = [None] * len(branches)
+        if bases is not None:
+            own_bases = [base[done : done + len(places)] for base in bases]
         wanted = [
-            Wanted(own.query.global_, ONE, k, low)
+            Wanted(own.query.global_, ONE, k, low, base)
             if view == "global"
-            else Wanted(own.query.units.vectors, own.query.units.weights, k, low)
-            for own, low in zip(branches, least, strict=True)
+            else Wanted(own.query.units.vectors, own.query.units.weights, k, low, base)
+            for own, low, base in zip(branches, least, own_bases, strict=True)
         ]
         longest = segment.longest(view, width)
         scanned = best_documents(wanted, *rows, longest=longest, threads=first.threads)
+        done += len(places)
         for i, (own, scores) in enumerate(scanned):
-            found[i].append((start + places[own], scores.astype(np.float64)))
+            raw = scores.astype(np.float64)
+            found[i].append((start + places[own], raw))
             if len(places) < len(passages):  # there are other segments
-                least[i] = max(least[i], _edge([raw for _, raw in found[i]], k))
+                base = own_bases[i]
+                ranks[i].append(raw if base is None else raw + base[own])
+                least[i] = max(least[i], _edge(ranks[i], k))
     return [
         (_joined([own for own, _ in some]), np.concatenate([raw for _, raw in some]))
         for some in found
@@ -311,6 +382,8 @@ def _edge(scores: list[F64], k: int) -> float:
 
 def global_scores(segment: Segment, query: F32, places: I64, threads: int = 1) -> F32:
     """S_G of documents of a segment, query f32[1, r]: a document is a unit of its own."""
+    if segment.global_scales is not None:  # the same to the last bit
+        return products(query[0], segment.global_vectors, places, segment.global_scales)
     return weighted_maxsim(query, ONE, *global_rows(segment, places), threads=threads)
 
 
@@ -329,7 +402,9 @@ def global_rows(segment: Segment, places: I64) -> Rows:
 
 def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -> Rows:
     """The same for the phrase view at a width."""
-    starts, ends = segment.offsets[places], segment.offsets[places + 1]
+    starts, ends = segment.offsets[:-1], segment.offsets[1:]
+    if len(places) < len(segment):  # places are distinct and ascending: else it is all of them
+        starts, ends = starts[places], ends[places]
     if budget is not None:
         ends = np.minimum(ends, starts + budget)  # units lie in order of importance
     return segment.vectors, segment.scales_at(width), starts, ends

@@ -19,7 +19,8 @@ CAPTION = 200
 
 @dataclass(frozen=True)
 class Results(Sequence[Hit]):
-    """Hits, best first, and how they were found: the path of each branch, how many candidates.
+    """Hits, best first, and how they were found: the path of each branch, how many candidates were
+    scored by every view.
 
     from_: how many better hits were left out before the first one. hint: what may be wrong with the
     request, such as a field in its filter that no document has.

@@ -75,20 +75,23 @@ def _search(
     sizes = {"global": k_global, "phrase": k_phrase, "lexical": max(k_global, k_phrase)}
     # The lexical view finds candidates only where no other view is on.
     leading = [view for view in alphas if view != "lexical"] or ["lexical"]
+    leaders = branches.leaders(alphas, sizes, wanted + len(without)) if usual else None
     while True:
-        found = {view: branches.candidates(view, sizes[view]) for view in leading}
-        documents = _union(list(found.values()))
+        paths, more = dict.fromkeys(leading, "exact"), False
+        if leaders is None:
+            found = {view: branches.candidates(view, sizes[view]) for view in leading}
+            paths = {view: candidates.path for view, candidates in found.items()}
+            more = any(len(found[view].documents) == sizes[view] for view in leading)
+        documents = _union(list(found.values())) if leaders is None else leaders
         if len(without):
             documents = np.setdiff1d(documents, without, assume_unique=True)
         documents, scores = _scored(engine, branches, documents, alphas)
         fused = fusion.fuse(scores, alphas)
         page = _page(engine, request, documents, fused)
-        more = any(len(found[view].documents) == sizes[view] for view in leading)
         if request.group_by is None or len(page) == request.k or not more or _low(request, fused):
             break
         sizes = {view: 4 * size for view, size in sizes.items()}  # the pool has too few groups
     hits = _hits(engine, request, query, documents, scores, alphas, page, (text, spelling))
-    paths = {view: candidates.path for view, candidates in found.items()}
     return Results(text, hits, paths, len(documents), request.from_)
 
 
@@ -122,6 +125,8 @@ def _scored(
 
 def _union(found: list[Candidates]) -> I64:
     """eq:candidate_union: the documents that any branch puts forward, ascending."""
+    if len(found) == 1:
+        return np.sort(found[0].documents)
     every: I64 = np.sort(np.concatenate([candidates.documents for candidates in found]))
     first = np.ones(len(every), np.bool_)
     first[1:] = every[1:] != every[:-1]

@@ -16,7 +16,7 @@ kernel of the embedded engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,11 @@ class QdrantBranches:
             "lexical": _nearest(sparse=_normalised(query)),
         }
         self._met = Met(self._score)
+
+    def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
+        """See `Branches.leaders`: candidates are united."""
+        del alphas, pools, k
+        return None
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
