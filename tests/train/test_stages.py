@@ -158,6 +158,23 @@ def test_a_run_moves_what_should_move_and_nothing_else(
     assert not any("pooler" in name for name in moved)
 
 
+@pytest.mark.parametrize("mode", ["full", "lora"])
+def test_new_heads_begin_the_same_for_the_same_seed(
+    folder: Path, tmp_path: Path, mode: str
+) -> None:
+    """Or each process would train a model of its own with averaged gradients."""
+    if mode == "lora":
+        pytest.importorskip("peft")
+    found = []
+    for seed, schedule in ((1, 13), (2, 13), (2, 14)):
+        torch.manual_seed(seed)
+        settings = config(tmp_path, f"student.mode={mode}", f"schedule.seed={schedule}")
+        student = make_student(toy.base(folder), settings, 2)
+        found.append(torch.cat([p.detach().flatten() for p in student.learning().values()]))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
 STATES = (
     "loss.states.weight=1",
     "loss.global.weight=0",
