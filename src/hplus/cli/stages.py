@@ -188,7 +188,7 @@ def _report(bad: Bad, rows: int, few: dict[str, int]) -> None:
     for place in bad.places:
         typer.echo(f"left out: {place}", err=True)
     for kind, count in bad.kinds.items():
-        typer.echo(f"{count:,} rows left out: {kind}", err=True)
+        typer.echo(f"{count:,} row{'s' * (count > 1)} left out: {kind}", err=True)
     for source, count in few.items():
         typer.echo(f"{source}: its {count:,} rows are too few for a batch and not used", err=True)
     print(f"{rows - sum(few.values()):,} rows to train on", flush=True)

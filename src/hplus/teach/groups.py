@@ -31,7 +31,7 @@ from hplus.types import Span
 MOST_BAD = 0.02
 """The share of bad rows above which the data as a whole is refused."""
 SHOWN = 5
-"""Bad rows that are named one by one; the others are counted."""
+"""Bad rows of each kind that are named one by one; the others are counted."""
 NEAR = "near duplicate of an evaluation text"
 
 
@@ -62,7 +62,7 @@ class Bad:
     def add(self, place: str, kind: str, detail: str = "") -> None:
         """Count a row and keep its place."""
         self.kinds[kind] += 1
-        if len(self.places) < SHOWN:
+        if self.kinds[kind] <= SHOWN:
             self.places.append(f"{place}: {kind}{f' ({detail})' if detail else ''}")
 
     @property
