@@ -30,9 +30,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from hplus import checkpoint
-from hplus.teach.groups import Group
+from hplus.teach.groups import Bad, Group
 from hplus.train.config import Config, GlobalLoss, LossSettings, Precision, StudentSettings
-from hplus.train.data import Batches, make_data
+from hplus.train.data import Batches
+from hplus.train.data_files import open_data, write_data
 from hplus.train.distributed import World
 from hplus.train.objective import Objective
 from hplus.train.passes import backward
@@ -68,8 +69,10 @@ def ours(
     )
     learner = make_student(base, config, 1)
     groups = [Group("bench", query, (positive,)) for query, positive in texts]
-    data = make_data(groups, {}, base.backbone, base.recipe, config)
-    reader = make_reader(learner, config, Path(tempfile.mkdtemp()), World())
+    folder = Path(tempfile.mkdtemp())
+    write_data(folder / "data", groups, [], base.backbone, base.recipe, config, Bad())
+    data = open_data(folder / "data", base.backbone, base.recipe, config)
+    reader = make_reader(learner, config, folder, World())
     readers = [reader(data.queries, "queries"), reader(data.documents, "documents")]
     objective, batches = (
         Objective(learner, data, config, 1, World()),

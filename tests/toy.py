@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hplus import checkpoint
-from hplus.teach.groups import Group
+from hplus.teach.groups import Bad, Group
 from hplus.types import Span
 from tiny import WORDS, write_tiny
 
@@ -27,6 +28,15 @@ def base(folder: Path) -> Any:
     budget = replace(loaded.recipe.document_budget, count=4, policy="merge")
     recipe = replace(loaded.recipe, layer=1, document_budget=budget, window=32)
     return replace(loaded, recipe=recipe)
+
+
+def data(rows: list[Group], made: Any, config: Any, place: Path) -> Any:
+    """Groups as training reads them, in a new folder of `place`."""
+    from hplus.train.data_files import open_data, write_data
+
+    folder = Path(tempfile.mkdtemp(dir=place)) / "data"
+    write_data(folder, rows, [], made.backbone, made.recipe, config, Bad())
+    return open_data(folder, made.backbone, made.recipe, config)
 
 
 def groups(count: int = 24, seed: int = 0) -> list[Group]:

@@ -66,6 +66,18 @@ def test_many_bad_rows_are_refused_as_a_whole(tmp_path: Path) -> None:
         read_groups([path])
 
 
+def test_of_every_kind_the_first_few_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "groups.jsonl"
+    rows = [*[GOOD] * 600, *[{"query": "q"}] * 7, {**GOOD, "scores": [1, 2, float("nan")]}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    _, bad = read_groups([path])
+    assert bad.kinds == {"lacks a positive": 7, "a score is not a finite number": 1}
+    assert bad.places == [
+        *(f"{path}:{line}: lacks a positive" for line in range(601, 606)),
+        f"{path}:608: a score is not a finite number (nan)",
+    ]
+
+
 def test_duplicates_of_evaluation_texts_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "groups.jsonl"
     rows = [GOOD, {**GOOD, "query": "Which drugs lower the risk of heart failure in diabetes"}]

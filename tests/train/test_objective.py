@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 import toy  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train.config import read_config  # noqa: E402
-from hplus.train.data import Batches, make_data  # noqa: E402
+from hplus.train.data import Batches  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
 from hplus.train.objective import Objective  # noqa: E402
 from hplus.train.student import make_student  # noqa: E402
@@ -85,7 +85,7 @@ class Batch:
         assert self.student.importance is not None
         with torch.no_grad():  # not uniform
             self.student.importance.weight.normal_()
-        self.data = make_data(ROWS, {}, base.backbone, base.recipe, self.config)
+        self.data = toy.data(ROWS, base, self.config, path)
         self.batch = Batches(self.data, self.config).at(0)
         sides = (
             (self.data.queries, self.batch.queries),

@@ -26,7 +26,7 @@ from hplus.heads.lexical import half_weight  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train import run, state, validation  # noqa: E402
 from hplus.train.config import Config, read_config  # noqa: E402
-from hplus.train.data import Batches, allowed, make_data, part_of  # noqa: E402
+from hplus.train.data import Batches, allowed, part_of  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
 from hplus.train.losses.lexical import saturated_matrix  # noqa: E402
 from hplus.train.losses.unit_interaction import padded  # noqa: E402
@@ -95,7 +95,7 @@ def begin(
     torch.manual_seed(0)
     base = toy.base(folder)
     student = make_student(base, settings, stage)
-    return student, make_data(groups or toy.groups(), {}, base.backbone, base.recipe, settings)
+    return student, toy.data(groups or toy.groups(), base, settings, folder.parent)
 
 
 def gradients(folder: Path, settings: Config, how: Any) -> dict[str, Any]:
@@ -158,6 +158,23 @@ def test_a_run_moves_what_should_move_and_nothing_else(
     for part in moving:
         assert any(part in name for name in moved), part
     assert not any("pooler" in name for name in moved)
+
+
+@pytest.mark.parametrize("mode", ["full", "lora"])
+def test_new_heads_begin_the_same_for_the_same_seed(
+    folder: Path, tmp_path: Path, mode: str
+) -> None:
+    """Or each process would train a model of its own with averaged gradients."""
+    if mode == "lora":
+        pytest.importorskip("peft")
+    found = []
+    for seed, schedule in ((1, 13), (2, 13), (2, 14)):
+        torch.manual_seed(seed)
+        settings = config(tmp_path, f"student.mode={mode}", f"schedule.seed={schedule}")
+        student = make_student(toy.base(folder), settings, 2)
+        found.append(torch.cat([p.detach().flatten() for p in student.learning().values()]))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
 
 
 STATES = (
@@ -253,7 +270,7 @@ def test_partitions_remembered_are_those_found_anew(
         base = toy.base(folder)
         crf = LinearChainCRF(base.backbone.dim, 4).to_numpy()
         base = replace(base, crf=crf, recipe=replace(base.recipe, units="crf"))
-        data = make_data(toy.groups(), {}, base.backbone, base.recipe, settings)
+        data = toy.data(toy.groups(), base, settings, tmp_path)
         return make_student(base, settings, 2), data
 
     monkeypatch.setattr(Student, "begins", counted)
@@ -300,8 +317,8 @@ def test_a_saved_model_scores_as_torch_did(folder: Path, tmp_path: Path, mode: s
     model = HPlus(tmp_path / "out")
     assert model.recipe.trained == ("crf", "importance", "encoder")
     assert "onnxruntime" in str(model.checkpoint.backbone.device)
-    texts = list(data.documents.tokens.texts[:6])
-    for row, query in enumerate(data.queries.tokens.texts[:6]):
+    texts = list(data.documents.strings(rows))
+    for row, query in enumerate(data.queries.strings(rows)):
         found = model.score(query, texts)
         np.testing.assert_allclose(found.phrase, expected[row], atol=1e-4)
         np.testing.assert_allclose(found.global_, cosines[row], atol=1e-4)
@@ -362,8 +379,8 @@ def test_a_lexical_head_of_its_own(folder: Path, tmp_path: Path) -> None:
     save_student(student, tmp_path / "out", name="toy")
     model = HPlus(tmp_path / "out")
     assert model.recipe.lexical == "head"
-    texts = list(data.documents.tokens.texts[:6])
-    for row, query in enumerate(data.queries.tokens.texts[:6]):
+    texts = list(data.documents.strings(rows))
+    for row, query in enumerate(data.queries.strings(rows)):
         np.testing.assert_allclose(model.score(query, texts).lexical, expected[row], atol=1e-4)
 
 
@@ -395,7 +412,7 @@ def test_both_stages_learn(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     second = config(tmp_path, "schedule.steps=40", *common)
     base = toy.base(tmp_path / "adapted")
     learner = make_student(base, second, 2)
-    data = make_data(toy.groups(96), {}, base.backbone, base.recipe, second)
+    data = toy.data(toy.groups(96), base, second, tmp_path)
     history = train(learner, data, second, stage=2, folder=tmp_path / "2", cache=tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "2" / "log.jsonl").read_text().splitlines()]
     losses = [row["loss"] for row in rows if "loss" in row]
@@ -414,7 +431,7 @@ def test_answers_are_never_negatives(folder: Path, tmp_path: Path) -> None:
     settings = config(tmp_path)
     _, data = begin(folder, settings, rows)
     batch = Batches(data, settings, stage=1).at(0)
-    texts = [data.documents.tokens.texts[d] for d in batch.documents]
+    texts = data.documents.strings(batch.documents)
     assert sorted(texts) == ["acute heart failure", "chronic heart failure", "insulin therapy"]
     may = allowed(data, batch, batch.documents, batch.positive)
     for row, own in zip(batch.queries.tolist(), may, strict=True):

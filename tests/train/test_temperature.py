@@ -15,7 +15,7 @@ import toy  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train.config import Config, read_config  # noqa: E402
-from hplus.train.data import Batches, make_data  # noqa: E402
+from hplus.train.data import Batches  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
 from hplus.train.objective import side_of  # noqa: E402
 from hplus.train.passes import Reader  # noqa: E402
@@ -52,7 +52,7 @@ def measure(path: Path, config: Config, groups: list[Group], stage: int = 2) -> 
     torch.manual_seed(0)
     base = toy.base(toy.encoder(path / "encoder"))
     student = make_student(base, config, stage)
-    data = make_data(groups, {}, base.backbone, base.recipe, config)
+    data = toy.data(groups, base, config, path)
     exact = precision(config, torch.device("cpu"))
     readers = [Reader(student, texts, None, 64, exact) for texts in (data.queries, data.documents)]
     batches = Batches(data, config, stage=stage)

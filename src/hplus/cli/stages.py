@@ -86,11 +86,12 @@ def _train(
     from hplus import checkpoint
     from hplus.evaluate.data import texts_of
     from hplus.teach.duplicates import collect
-    from hplus.teach.groups import read_groups
-    from hplus.teach.label_file import read_labels
+    from hplus.teach.groups import Bad, stream_groups
+    from hplus.teach.label_file import stream_labels
     from hplus.train import distributed
     from hplus.train.config import as_table, read_config
-    from hplus.train.data import Batches, make_data
+    from hplus.train.data import Batches
+    from hplus.train.data_files import open_data, write_data
     from hplus.train.run import train
     from hplus.train.saving import save_student
     from hplus.train.student import make_student
@@ -108,22 +109,26 @@ def _train(
         torch.cuda.set_device(device)
     base = checkpoint.load(settings.student.start, device=device)
     data_files = [Path(name) for name in settings.data.groups]
-    apart = settings.data.apart_from
-    against = collect(t for f in apart for t in texts_of(Path(f))) if apart else None
-    scored = stage == 2 and _needs_scores(settings)
-    groups, bad = read_groups(data_files, apart_from=against, scored=scored)
-    labels: dict[str, Any] = {}
-    if settings.data.labels:
-        for items in read_labels(*map(Path, settings.data.labels)).values():
-            labels |= {item.text: item.units for item in items}
+    label_files = [Path(name) for name in settings.data.labels]
+    work = out.with_name(f".{out.name}.run")
+    bad = Bad()
+    if world.first:
+        apart = settings.data.apart_from
+        against = collect(t for f in apart for t in texts_of(Path(f))) if apart else None
+        scored = stage == 2 and _needs_scores(settings)
+        groups = stream_groups(data_files, bad, apart_from=against, scored=scored)
+        labels = (
+            (item.text, item.units) for file in label_files for _, item in stream_labels(file)
+        )
+        write_data(work / "data", groups, labels, base.backbone, base.recipe, settings, bad)
+    distributed.wait(world)
+    data = open_data(work / "data", base.backbone, base.recipe, settings)
     student = make_student(base, settings, stage)
     student.to(device)
-    data = make_data(groups, labels, base.backbone, base.recipe, settings)
     if world.first:
         few = Batches(data, settings, processes=world.processes, stage=stage).left_out
-        _report(bad, len(groups), few)
-    work = out.with_name(f".{out.name}.run")
-    digest = _digest([*data_files, *map(Path, settings.data.labels)])
+        _report(bad, len(data.queries), few)
+    digest = _digest([*data_files, *label_files])
     try:
         with states_folder(cache) as folder:
             history = train(
@@ -140,7 +145,7 @@ def _train(
             log = {
                 "stage": stage,
                 "config": as_table(settings),
-                "rows": len(groups),
+                "rows": len(data.queries),
                 "left_out": dict(bad.kinds),
                 "steps": history.step,
                 "taus": history.taus,
@@ -183,7 +188,7 @@ def _report(bad: Bad, rows: int, few: dict[str, int]) -> None:
     for place in bad.places:
         typer.echo(f"left out: {place}", err=True)
     for kind, count in bad.kinds.items():
-        typer.echo(f"{count:,} rows left out: {kind}", err=True)
+        typer.echo(f"{count:,} row{'s' * (count > 1)} left out: {kind}", err=True)
     for source, count in few.items():
         typer.echo(f"{source}: its {count:,} rows are too few for a batch and not used", err=True)
     print(f"{rows - sum(few.values()):,} rows to train on", flush=True)

@@ -31,12 +31,16 @@ from hplus.types import Span
 MOST_BAD = 0.02
 """The share of bad rows above which the data as a whole is refused."""
 SHOWN = 5
-"""Bad rows that are named one by one; the others are counted."""
+"""Bad rows of each kind that are named one by one; the others are counted."""
+NEAR = "near duplicate of an evaluation text"
 
 
 @dataclass(frozen=True)
 class Group:
-    """A query with its documents, the positive first; scores and units where they are known."""
+    """A query with its documents, the positive first; scores and units where they are known.
+
+    place: the file and line it was read from.
+    """
 
     source: str
     query: str
@@ -44,6 +48,7 @@ class Group:
     scores: tuple[float, ...] | None = None
     query_units: tuple[Span, ...] | None = None
     positive_units: tuple[Span, ...] | None = None
+    place: str = field(default="", compare=False)
 
 
 @dataclass
@@ -57,7 +62,7 @@ class Bad:
     def add(self, place: str, kind: str, detail: str = "") -> None:
         """Count a row and keep its place."""
         self.kinds[kind] += 1
-        if len(self.places) < SHOWN:
+        if self.kinds[kind] <= SHOWN:
             self.places.append(f"{place}: {kind}{f' ({detail})' if detail else ''}")
 
     @property
@@ -66,10 +71,11 @@ class Bad:
         return self.kinds.total()
 
     def require_few(self, most: float = MOST_BAD) -> None:
-        """Raise if more than this share of the rows is bad."""
-        if self.count > most * self.rows:
+        """Raise if more than this share of the rows is bad; near duplicates may be any number."""
+        count = self.count - self.kinds[NEAR]
+        if count > most * self.rows:
             raise InputError(
-                f"{self.count:,} of {self.rows:,} rows are bad, more than {most:.0%}: "
+                f"{count:,} of {self.rows:,} rows are bad, more than {most:.0%}: "
                 + "; ".join(self.places)
             )
 
@@ -81,36 +87,41 @@ class _BadRowError(Exception):
 def read_groups(
     files: Sequence[Path], *, apart_from: Collection | None = None, scored: bool = False
 ) -> tuple[list[Group], Bad]:
-    """The rows that can be used, and an account of those that cannot.
+    """The rows that can be used, all of them in memory, and an account of those that cannot."""
+    bad = Bad()
+    return list(stream_groups(files, bad, apart_from=apart_from, scored=scored)), bad
+
+
+def stream_groups(
+    files: Sequence[Path], bad: Bad, *, apart_from: Collection | None = None, scored: bool = False
+) -> Iterator[Group]:
+    """The rows that can be used, one by one; those that cannot are added to `bad`.
 
     apart_from: texts that training must not repeat; a row whose query or positive nearly does is
     left out and counted, whatever their number. scored: a row without scores is bad.
     """
-    groups: list[Group] = []
-    places: list[str] = []
-    bad = Bad()
+    used = 0
     for file in files:
         for number, line in numbered_lines(file):
             if not line.strip():
                 continue
             bad.rows += 1
+            place = f"{file}:{number}"
             try:
-                groups.append(_group(line, source_name(file), scored))
-                places.append(f"{file}:{number}")
+                group = _group(line, source_name(file), place, scored)
             except _BadRowError as error:
-                bad.add(f"{file}:{number}", *error.args)
+                bad.add(place, *error.args)
+                continue
+            pair = [group.query, group.documents[0]]
+            if apart_from is not None and near_duplicates(pair, apart_from).any():
+                bad.add(place, NEAR)
+                continue
+            used += 1
+            yield group
     bad.require_few()
-    if apart_from is not None:
-        near = near_duplicates([g.query for g in groups], apart_from)
-        near |= near_duplicates([g.documents[0] for g in groups], apart_from)
-        for place, drop in zip(places, near, strict=True):
-            if drop:
-                bad.add(place, "near duplicate of an evaluation text")
-        groups = [group for group, drop in zip(groups, near, strict=True) if not drop]
-    if not groups:
+    if not used:
         named = ", ".join(map(str, files))
         raise InputError(f"{named}: no row can be used" + "".join(f"; {p}" for p in bad.places))
-    return groups, bad
 
 
 def write_groups(path: Path, groups: Iterable[Group]) -> int:
@@ -141,7 +152,7 @@ def _row(group: Group) -> dict[str, Any]:
     return row
 
 
-def _group(line: str, source: str, scored: bool) -> Group:
+def _group(line: str, source: str, place: str, scored: bool) -> Group:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -163,13 +174,10 @@ def _group(line: str, source: str, scored: bool) -> Group:
         query,
         documents,
         _scores(row.get("scores"), len(documents), scored),
-        *(_units(row.get(f"{side}_units"), text, side) for side, text in _sides(query, positive)),
+        query_units=_units(row.get("query_units"), query, "query"),
+        positive_units=_units(row.get("positive_units"), positive, "positive"),
+        place=place,
     )
-
-
-def _sides(query: str, positive: str) -> Iterator[tuple[str, str]]:
-    yield "query", query
-    yield "positive", positive
 
 
 def _text(row: dict[str, Any], name: str) -> str:

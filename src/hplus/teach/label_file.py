@@ -45,14 +45,15 @@ def read_labels(*paths: Path) -> dict[str, list[Labelled]]:
     """Labelled texts by source, in the order of the files; a bad row is named by its line."""
     found: dict[str, list[Labelled]] = {}
     for path in paths:
-        for source, labelled in _read(path):
+        for source, labelled in stream_labels(path):
             found.setdefault(source, []).append(labelled)
     if not found:
         raise InputError(f"{', '.join(map(str, paths))} has no labels")
     return found
 
 
-def _read(path: Path) -> Iterator[tuple[str, Labelled]]:
+def stream_labels(path: Path) -> Iterator[tuple[str, Labelled]]:
+    """Sources and labelled texts of a file, one by one."""
     for number, row in read_rows(path, "source", "text"):
         units, layers, free = [], [], 0
         listed = row.get("units")

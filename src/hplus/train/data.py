@@ -1,4 +1,4 @@
-"""Training data in memory, and the order in which batches are made of it.
+"""Training data, read from disk row by row, and the order in which batches are made of it.
 
 The batch of a step depends on the seed and the number of the step alone: a resumed run continues
 with the very next batch, and every process of a distributed run knows all of them.
@@ -6,37 +6,41 @@ with the very next batch, and every process of a distributed run knows all of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from hplus.backbones import Backbone
 from hplus.errors import InputError
-from hplus.recipe import Recipe
-from hplus.teach.align import tags_of_units
-from hplus.teach.groups import Group
 from hplus.train.config import Config
-from hplus.train.texts import Texts, read_texts
-from hplus.types import F32, I64, U8, Bool, Span
+from hplus.train.texts import Texts
+from hplus.types import F32, I64, U8, Bool
 
 
 @dataclass(frozen=True)
 class Data:
-    """n queries over m distinct documents.
+    """n queries over m distinct documents; all arrays are mapped from `folder`
+    (`hplus.train.data_files`).
 
-    members[i]: rows of the documents of query i, the positive first; scores[i]: their teacher
-    logits, None where there are none. answers: every positive of a query's text. Tags u8 of the
-    tokens of each side, and which texts have them.
+    members i64 with bounds i64[n + 1]: rows of the documents of each query, the positive first;
+    scores f32: their teacher logits, minus infinity where there are none. source i64[n]: which of
+    the sources. question i64[n]: the same number for the same query text; answers i64 with
+    answer_bounds: every positive of a question. Tags u8 of the tokens of each side, and which
+    texts have them.
     """
 
+    folder: Path
     queries: Texts
     documents: Texts
-    members: list[I64]
-    scores: list[F32 | None]
+    members: I64
+    scores: F32
+    bounds: I64
+    source: I64
     sources: list[str]
-    answers: list[frozenset[int]]
+    question: I64
+    answers: I64
+    answer_bounds: I64
     query_tags: U8
     document_tags: U8
     query_labelled: Bool
@@ -45,10 +49,20 @@ class Data:
     @cached_property
     def by_source(self) -> dict[str, I64]:
         """Rows of the queries of each source."""
-        rows: dict[str, list[int]] = {}
-        for row, source in enumerate(self.sources):
-            rows.setdefault(source, []).append(row)
-        return {source: np.array(own) for source, own in sorted(rows.items())}
+        return {
+            name: np.flatnonzero(self.source == number)
+            for name, number in sorted((name, i) for i, name in enumerate(self.sources))
+        }
+
+    def group(self, row: int) -> tuple[I64, F32]:
+        """Rows of the documents of a query, and their teacher logits."""
+        own = slice(*self.bounds[row : row + 2].tolist())
+        return self.members[own], self.scores[own]
+
+    def answers_of(self, row: int) -> I64:
+        """The positives of all queries with the same text."""
+        number = int(self.question[row])
+        return self.answers[slice(*self.answer_bounds[number : number + 2].tolist())]
 
 
 @dataclass(frozen=True)
@@ -66,71 +80,6 @@ class Batch:
     teacher: F32
     draw: int
     """A number for whatever else is drawn for this batch."""
-
-
-def make_data(
-    groups: Sequence[Group],
-    labels: Mapping[str, Sequence[Span]],
-    backbone: Backbone,
-    recipe: Recipe,
-    config: Config,
-) -> Data:
-    """Groups as rows; labels: units of texts, beside those the groups carry themselves."""
-    queries = list(dict.fromkeys(group.query for group in groups))
-    documents = list(dict.fromkeys(text for group in groups for text in group.documents))
-    query_row, row = ({t: i for i, t in enumerate(texts)} for texts in (queries, documents))
-    answers: dict[str, set[int]] = {}
-    units: list[dict[str, Sequence[Span]]] = [dict(labels), dict(labels)]
-    for group in groups:
-        answers.setdefault(group.query, set()).add(row[group.documents[0]])
-        if group.query_units is not None:
-            units[0][group.query] = group.query_units
-        if group.positive_units is not None:
-            units[1][group.documents[0]] = group.positive_units
-    sides = (
-        read_texts(queries, backbone, recipe, "query", config.data.query_length),
-        read_texts(documents, backbone, recipe, "document", config.data.document_length),
-    )
-    empty = [
-        text
-        for side in sides
-        for text, n in zip(side.tokens.texts, _counts(side), strict=True)
-        if not n
-    ]
-    if empty:
-        raise InputError(f"{len(empty)} texts have no tokens, the first is {empty[0]!r:.80}")
-    tags = [
-        tags_of_units(side.tokens, [own.get(text, ()) for text in side.tokens.texts])
-        for side, own in zip(sides, units, strict=True)
-    ]
-    labelled = [
-        np.array([text in own for text in side.tokens.texts], np.bool_)
-        for side, own in zip(sides, units, strict=True)
-    ]
-    # One row per group: a query with two positives is two rows.
-    asked = np.array([query_row[group.query] for group in groups])
-    return Data(
-        queries=sides[0].take(asked),
-        documents=sides[1],
-        members=[np.array([row[text] for text in group.documents]) for group in groups],
-        scores=[None if g.scores is None else np.array(g.scores, np.float32) for g in groups],
-        sources=[group.source for group in groups],
-        answers=[frozenset(answers[group.query]) for group in groups],
-        query_tags=_taken(sides[0], tags[0], asked),
-        document_tags=tags[1],
-        query_labelled=labelled[0][asked],
-        document_labelled=labelled[1],
-    )
-
-
-def _counts(texts: Texts) -> I64:
-    return np.diff(texts.tokens.offsets)
-
-
-def _taken(texts: Texts, tags: U8, rows: I64) -> U8:
-    from hplus.types import rows_of
-
-    return tags[rows_of(texts.tokens.offsets, rows)[0]]
 
 
 class Batches:
@@ -154,7 +103,7 @@ class Batches:
         if not len(self.plan):
             raise InputError(
                 f"no source has enough rows for one batch of {self.size} queries "
-                f"({len(data.members)} rows in {len(counts)} sources); lower batch.queries"
+                f"({len(data.queries)} rows in {len(counts)} sources); lower batch.queries"
             )
 
     def __len__(self) -> int:
@@ -179,12 +128,11 @@ class Batches:
         chosen: list[I64] = []
         scores = np.full((len(rows), size), -np.inf, np.float32)
         for i, row in enumerate(rows.tolist()):
-            members, known = data.members[row], data.scores[row]
+            members, known = data.group(row)
             others = 1 + random.permutation(len(members) - 1)[: size - 1]
             own = np.r_[0, np.sort(others)]
             chosen.append(members[own])
-            if known is not None:
-                scores[i, : len(own)] = known[own]
+            scores[i, : len(own)] = known[own]
         documents, columns = np.unique(np.concatenate(chosen), return_inverse=True)
         group = np.full((len(rows), size), -1, np.int64)
         first = 0
@@ -230,6 +178,6 @@ def allowed(data: Data, batch: Batch, documents: I64, positive: I64) -> Bool:
     positive, bool[b, D]: not its copies, not another answer to the same query."""
     allowed = np.ones((len(batch.queries), len(documents)), np.bool_)
     for i, row in enumerate(batch.queries.tolist()):
-        allowed[i] = ~np.isin(documents, list(data.answers[row]))
+        allowed[i] = ~np.isin(documents, data.answers_of(row))
         allowed[i, positive[i]] = True
     return allowed

@@ -76,7 +76,10 @@ class Objective:
         wide = max([0, *loss.global_.widths, *units, *(dev.widths if dev.sets else ())])
         if wide > self.student.dim:
             raise InputError(f"expected widths of at most {self.student.dim}, got {wide}")
-        self.partitions = [Partitions(self.student) for _ in range(2)]
+        self.partitions = [
+            Partitions(self.student, texts, self.data.folder)
+            for texts in (self.data.queries, self.data.documents)
+        ]
 
     def __call__(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
         """eq:stage1 or eq:stage2_loss of encoded queries and documents."""

@@ -6,7 +6,8 @@ decoding and patterns are done once per text instead of in every batch.
 
 from __future__ import annotations
 
-from itertools import pairwise
+import tempfile
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -17,21 +18,22 @@ from hplus.types import F32, I64, Bool, rows_of
 
 
 class Partitions:
-    """The partitions of one side's texts, by their row in the data."""
+    """The partitions of one side's texts, by their row in the data: a byte for each token, in a
+    file of `folder` that nobody else sees."""
 
-    def __init__(self, student: Student) -> None:
-        self.student = student
-        self.known: dict[int, Bool] = {}
+    def __init__(self, student: Student, texts: Texts, folder: Path) -> None:
+        self.student, self.offsets = student, texts.tokens.offsets
+        self.known = np.zeros(len(texts), np.bool_)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            self.begins = np.memmap(file, np.bool_, "w+", shape=int(self.offsets[-1]))
 
     def of(self, rows: I64, texts: Texts, inner: Tensor) -> Bool:
         """Begins bool[T] of the texts of these rows, inner [T, d] the states of their tokens."""
-        new = np.array(
-            [i for i, row in enumerate(rows.tolist()) if row not in self.known], np.int64
-        )
+        new = np.flatnonzero(~self.known[rows])
         if len(new):
-            places, offsets = rows_of(texts.tokens.offsets, new)
-            states: F32 = inner.detach().cpu().numpy()[places].astype(np.float32)
-            begins = self.student.begins(states, texts.take(new).tokens)
-            for row, (first, last) in zip(rows[new].tolist(), pairwise(offsets), strict=True):
-                self.known[row] = begins[first:last]
-        return np.concatenate([self.known[row] for row in rows.tolist()])
+            own, _ = rows_of(texts.tokens.offsets, new)
+            states: F32 = inner.detach().cpu().numpy()[own].astype(np.float32)
+            places, _ = rows_of(self.offsets, rows[new])
+            self.begins[places] = self.student.begins(states, texts.take(new).tokens)
+            self.known[rows[new]] = True
+        return self.begins[rows_of(self.offsets, rows)[0]]

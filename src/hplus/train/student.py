@@ -271,7 +271,11 @@ class LexicalModule(nn.Module):
 
 
 def make_student(checkpoint: Checkpoint, config: Config, stage: int) -> Student:
-    """The student of a stage: in the first, only the global branch learns."""
+    """The student of a stage: in the first, only the global branch learns.
+
+    New heads begin with random weights: the same for the same seed, and on every process.
+    """
+    torch.manual_seed(config.schedule.seed)
     settings = replace(config.student, heads=()) if stage == 1 else config.student
     return Student(checkpoint, settings, token=stage == 2 and config.loss.token.weight > 0)
 

@@ -10,7 +10,7 @@ import numpy as np
 from hplus.backbones import Backbone
 from hplus.backbones.encode import capacity, cut_tokens
 from hplus.recipe import Recipe, Side
-from hplus.types import I32, I64, Bool, Tokens, offsets_of, rows_of
+from hplus.types import I32, I64, U8, Bool, Tokens, offsets_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,15 @@ class Texts:
         first, last = self.tokens.offsets[row : row + 2].tolist()
         return np.concatenate([self.before, self.tokens.ids[first:last], self.after])
 
+    def strings(self, rows: I64) -> tuple[str, ...]:
+        """The texts of these rows as they were written."""
+        return tuple(self.tokens.texts[row] for row in rows.tolist())
+
     def take(self, rows: I64) -> Texts:
         """These texts, in this order."""
         own, offsets = rows_of(self.tokens.offsets, rows)
-        tokens = Tokens(
-            tuple(self.tokens.texts[row] for row in rows.tolist()),
-            self.tokens.ids[own],
-            self.tokens.spans[own],
-            offsets,
-        )
-        return replace(self, tokens=tokens)
+        tokens = Tokens(self.strings(rows), self.tokens.ids[own], self.tokens.spans[own], offsets)
+        return Texts(tokens, self.before, self.after, self.unknown)
 
     def inside(self) -> I64:
         """Positions of the texts' own tokens among all, i64[T]."""
@@ -63,6 +62,29 @@ class Texts:
         flags = np.ones(int(self.lengths.sum()), np.bool_)
         flags[self.inside()] = self.tokens.ids != self.unknown
         return flags
+
+
+@dataclass(frozen=True)
+class StoredTexts(Texts):
+    """Texts on disk, of which `take` reads the rows it is asked for; `tokens.texts` is empty.
+
+    characters u8: all texts in UTF-8, with bounds i64[n + 1].
+    """
+
+    characters: U8
+    bounds: I64
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def strings(self, rows: I64) -> tuple[str, ...]:
+        """The texts of these rows as they were written."""
+        return tuple(
+            self.characters[self.bounds[row] : self.bounds[row + 1]]
+            .tobytes()
+            .decode("utf-8", "surrogatepass")
+            for row in rows.tolist()
+        )
 
 
 def read_texts(
