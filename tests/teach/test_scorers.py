@@ -49,6 +49,23 @@ def test_global_vectors_are_the_models_own(encoder: str, tmp_path: Path) -> None
             np.testing.assert_allclose(scores, expected, atol=1e-5)
 
 
+def test_kept_vectors_never_answer_for_others(encoder: str, tmp_path: Path) -> None:
+    """Another model and other texts have their own."""
+    other = str(write_tiny(tmp_path / "other", seed=5))
+    cases = [
+        (encoder, QUERIES, DOCUMENTS),
+        (other, QUERIES, DOCUMENTS),
+        (encoder, QUERIES[::-1], DOCUMENTS),
+        (encoder, QUERIES, [*DOCUMENTS[1:], DOCUMENTS[0]]),
+    ]
+    alone = [
+        SCORERS["global"](*case, GROUPS, tmp_path / str(i)) for i, case in enumerate(cases)
+    ]
+    shared = [SCORERS["global"](*case, GROUPS, tmp_path / "shared") for case in cases]
+    for one, two in zip(alone, shared, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 def test_one_encoding_of_the_documents_serves_both_views(
     encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

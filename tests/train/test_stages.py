@@ -158,6 +158,8 @@ def test_a_run_moves_what_should_move_and_nothing_else(
     for part in moving:
         assert any(part in name for name in moved), part
     assert not any("pooler" in name for name in moved)
+    if "student.layers=2" in changes:
+        assert not any(".layer.0." in name for name in student.learning())
 
 
 @pytest.mark.parametrize("mode", ["full", "lora"])
@@ -461,34 +463,52 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
         )
         for rank in range(2)
     ]
-    alone = _one_step(folder, tmp_path, World(), queries=8)
+    alone = [_one_step(folder, tmp_path, World(), queries=8, stage=stage) for stage in (1, 2)]
     try:
         assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
     finally:
         for worker in workers:
             worker.kill()
-    together = state.read_weights(tmp_path / "together.safetensors")
-    assert together.keys() == alone.keys()
-    for name, gradient in alone.items():
-        torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+    for stage, own in zip((1, 2), alone, strict=True):
+        together = state.read_weights(tmp_path / f"together-{stage}.safetensors")
+        assert together.keys() == own.keys()
+        for name, gradient in own.items():
+            torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
     assert [(tmp_path / f"stopped-{rank}").read_text() for rank in range(2)] == ["2", "2"]
 
 
-def _one_step(folder: Path, place: Path, world: World, queries: int) -> dict[str, Any]:
-    """Gradients of stage 1 on the first batch, averaged over the processes."""
+def _shared() -> list[Group]:
+    """Eight queries with a negative in common, in groups of three and of four."""
+    rows = toy.groups(8, seed=1)
+    common = toy.groups(1, seed=2)[0].documents[0]
+    return [
+        replace(
+            row,
+            documents=(row.documents[0], common, *row.documents[2:])[: 4 - i % 2],
+            scores=(row.scores or ())[: 4 - i % 2],
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def _one_step(
+    folder: Path, place: Path, world: World, queries: int, stage: int
+) -> dict[str, Any]:
+    """Gradients of the global head on the first batch, averaged over the processes."""
     from hplus.train import distributed
 
     path = place / f"{world.process}-{world.processes}"
     path.mkdir(exist_ok=True)
-    settings = config(path, f"batch.queries={queries}")
-    student, data = begin(folder, settings, stage=1)
-    batches = Batches(data, settings, processes=world.processes, stage=1)
+    off = [f"loss.{head}.weight=0" for head in ("token", "lexical", "units", "segmentation")]
+    settings = config(path, f"batch.queries={queries}", "data.documents=4", *off)
+    student, data = begin(folder, settings, _shared(), stage=stage)
+    batches = Batches(data, settings, processes=world.processes, stage=stage)
     batch = part_of(batches.at(0), world.process, world.processes)
     readers = [
         Reader(student, texts, None, 64, precision(settings, torch.device("cpu")))
         for texts in (data.queries, data.documents)
     ]
-    objective = Objective(student, data, settings, 1, world)
+    objective = Objective(student, data, settings, stage, world)
     backward(readers, [batch.queries, batch.documents], lambda encoded: objective(batch, encoded))
     distributed.average_gradients(student.learning().values(), world)
     return {n: p.grad for n, p in student.learning().items() if p.grad is not None}
@@ -632,9 +652,10 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     here = distributed.join()
-    found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4)
-    if here.first:
-        state.write_weights(Path(sys.argv[2]) / "together.safetensors", found)
+    for number in (1, 2):
+        found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4, stage=number)
+        if here.first:
+            state.write_weights(Path(sys.argv[2]) / f"together-{number}.safetensors", found)
     _stop_early(Path(sys.argv[1]), Path(sys.argv[2]), here)
     distributed.leave()
     # The gradients are tested, not torch's exit, at which a thread of gloo may still hold a tensor
