@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,21 @@ def test_a_gradient_that_is_no_number_stops_the_run(folder: Path, tmp_path: Path
     with pytest.raises(InputError, match="not a finite number at step 1"):
         train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
     assert all(torch.equal(own, before[name]) for name, own in weights(student).items())
+
+
+def test_tensorboard_has_what_the_log_has(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", pool())])
+    monkeypatch.setattr(run, "validate", lambda *_: {"phrase": 50.0})
+    settings = config(tmp_path, "schedule.steps=4", "schedule.tensorboard=true")
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+    board = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    rows = [json.loads(row) for row in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    losses = [(row["step"], pytest.approx(row["loss"])) for row in rows if "loss" in row]
+    assert [(event.step, event.value) for event in board.Scalars("train/loss")] == losses
+    assert [event.step for event in board.Scalars("dev/phrase")] == [0, 2, 4]

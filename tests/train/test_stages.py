@@ -119,12 +119,20 @@ def test_bfloat16_points_where_float32_does(folder: Path, tmp_path: Path) -> Non
     assert torch.cosine_similarity(*flat, dim=0) > 0.98
 
 
-def test_gradient_caching_gives_the_plain_gradient(folder: Path, tmp_path: Path) -> None:
-    settings = config(tmp_path)
-    plain, cached = (gradients(folder, settings, how) for how in (backward, cached_backward))
-    assert plain.keys() == cached.keys()
+@pytest.mark.parametrize(
+    ("how", "change"),
+    [(cached_backward, ()), (backward, ("student.checkpointing=true",))],
+    ids=["cached", "checkpointing"],
+)
+def test_less_memory_gives_the_plain_gradient(
+    folder: Path, tmp_path: Path, how: Any, change: tuple[str, ...]
+) -> None:
+    """Gradient caching, and gradient checkpointing."""
+    plain = gradients(folder, config(tmp_path), backward)
+    found = gradients(folder, config(tmp_path, *change), how)
+    assert plain.keys() == found.keys()
     for name, gradient in plain.items():
-        torch.testing.assert_close(cached[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -491,9 +499,7 @@ def _shared() -> list[Group]:
     ]
 
 
-def _one_step(
-    folder: Path, place: Path, world: World, queries: int, stage: int
-) -> dict[str, Any]:
+def _one_step(folder: Path, place: Path, world: World, queries: int, stage: int) -> dict[str, Any]:
     """Gradients of the global head on the first batch, averaged over the processes."""
     from hplus.train import distributed
 
