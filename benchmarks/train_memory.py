@@ -23,7 +23,20 @@ import numpy as np
 
 from machine import record
 
-WORDS = "heart failure kidney insulin therapy cancer gene cell dose acute chronic patient".split()
+WORDS = [
+    "heart",
+    "failure",
+    "kidney",
+    "insulin",
+    "therapy",
+    "cancer",
+    "gene",
+    "cell",
+    "dose",
+    "acute",
+    "chronic",
+    "patient",
+]
 SETTINGS = """
 [student]
 start = "mini"

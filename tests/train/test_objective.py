@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch")
 
 import toy  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
+from hplus.train import objective as objectives  # noqa: E402
 from hplus.train.config import UnitsLoss, read_config  # noqa: E402
 from hplus.train.data import Batches  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
-from hplus.train import objective as objectives  # noqa: E402
 from hplus.train.objective import Objective, Side, unit_scores  # noqa: E402
 from hplus.train.student import make_student  # noqa: E402
 from hplus.train.texts import read_texts  # noqa: E402
