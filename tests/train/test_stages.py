@@ -506,7 +506,8 @@ def _one_step(folder: Path, place: Path, world: World, queries: int, stage: int)
     path = place / f"{world.process}-{world.processes}"
     path.mkdir(exist_ok=True)
     off = [f"loss.{head}.weight=0" for head in ("token", "lexical", "units", "segmentation")]
-    settings = config(path, f"batch.queries={queries}", "data.documents=4", *off)
+    off += ["student.heads=[]", "data.documents=4"]
+    settings = config(path, f"batch.queries={queries}", *off)
     student, data = begin(folder, settings, _shared(), stage=stage)
     batches = Batches(data, settings, processes=world.processes, stage=stage)
     batch = part_of(batches.at(0), world.process, world.processes)
