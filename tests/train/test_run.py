@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,16 @@ def test_rates_and_decay_by_kind_of_parameter(folder: Path, tmp_path: Path) -> N
         matrix = learning[name].ndim > 1
         assert pair == (2e-3 if name.startswith("encoder.") else 1e-2, 0.1 if matrix else 0.0), name
     assert set(found.values()) == {(2e-3, 0.1), (2e-3, 0.0), (1e-2, 0.1), (1e-2, 0.0)}
+
+
+def test_the_rate_follows_the_schedule(folder: Path, tmp_path: Path) -> None:
+    settings = config(tmp_path, "schedule.warmup=0.25")
+    student, data = begin(folder, settings)
+    train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+    rows = [json.loads(row) for row in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    done = [step / 6 for step in range(6)]
+    shares = [0.5, 1.0, *(0.1 + 0.45 * (1 + math.cos(math.pi * share)) for share in done)]
+    assert [row["rate"] for row in rows] == pytest.approx([2e-3 * share for share in shares])
 
 
 def test_a_gradient_that_is_no_number_stops_the_run(folder: Path, tmp_path: Path) -> None:
