@@ -187,6 +187,19 @@ def test_stage2_is_the_weighted_sum_of_the_papers_losses(tmp_path: Path) -> None
     assert float(found.detach()) == pytest.approx(total, abs=1e-5)
 
 
+def test_gradients_of_the_whole_batch_by_finite_differences(tmp_path: Path) -> None:
+    """Queries and documents, last layer and heads' layer: all of them get the loss's gradient."""
+    made = Batch(tmp_path)
+    made.student.double()
+    objective = Objective(made.student, made.data, made.config, 2, World())
+    leaves = [part.double().requires_grad_() for pair in made.encoded for part in pair]
+
+    def loss(*parts: Any) -> Any:
+        return objective(made.batch, [(parts[0], parts[1]), (parts[2], parts[3])])
+
+    assert torch.autograd.gradcheck(loss, leaves, fast_mode=True)
+
+
 def test_budget_and_width_are_drawn_for_each_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,13 +209,22 @@ def test_the_rate_follows_the_schedule(folder: Path, tmp_path: Path) -> None:
     assert [row["rate"] for row in rows] == pytest.approx([2e-3 * share for share in shares])
 
 
-def test_a_gradient_that_is_no_number_stops_the_run(folder: Path, tmp_path: Path) -> None:
-    """Though the loss is one; the weights are as they were."""
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_a_number_that_is_none_stops_the_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Either of the two alone; the weights are as they were."""
     settings = config(tmp_path)
     student, data = begin(folder, settings)
     before = weights(student)
-    parameter = next(iter(student.learning().values()))
-    parameter.register_hook(lambda gradient: gradient * torch.inf)
+    if what == "gradient":
+        parameter = next(iter(student.learning().values()))
+        parameter.register_hook(lambda gradient: gradient * torch.inf)
+    else:
+        kept = run.Objective.__call__
+        monkeypatch.setattr(
+            run.Objective, "__call__", lambda *given: kept(*given) + torch.tensor(torch.nan)
+        )
     with pytest.raises(InputError, match="not a finite number at step 1"):
         train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
     assert all(torch.equal(own, before[name]) for name, own in weights(student).items())

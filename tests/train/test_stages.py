@@ -262,9 +262,9 @@ def test_a_killed_and_resumed_run_gives_equal_bytes(
     kept = run.Log.write
 
     def stop_at_five(self: Any, row: dict[str, float]) -> None:
-        if row["step"] == 5:
-            raise KeyboardInterrupt
         kept(self, row)
+        if row["step"] == 5:  # the last state is that of step 4
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(run.Log, "write", stop_at_five)
@@ -486,6 +486,11 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
         for rank in range(2)
     ]
     alone = [_one_step(folder, tmp_path, World(), queries=8, stage=stage) for stage in (1, 2)]
+    settings = config(tmp_path, "batch.queries=8", "data.documents=4")
+    whole = Batches(begin(folder, settings, _shared())[1], settings).at(0)
+    one, two = (set(part_of(whole, process, 2).documents.tolist()) for process in (0, 1))
+    assert one & two
+    assert len(one) != len(two)
     try:
         assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
     finally:
@@ -500,14 +505,14 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
 
 
 def _shared() -> list[Group]:
-    """Eight queries with a negative in common, in groups of three and of four."""
+    """Eight queries with a negative in common, in groups of two to four."""
     rows = toy.groups(8, seed=1)
     common = toy.groups(1, seed=2)[0].documents[0]
     return [
         replace(
             row,
-            documents=(row.documents[0], common, *row.documents[2:])[: 4 - i % 2],
-            scores=(row.scores or ())[: 4 - i % 2],
+            documents=(row.documents[0], common, *row.documents[2:])[: 4 - i % 3],
+            scores=(row.scores or ())[: 4 - i % 3],
         )
         for i, row in enumerate(rows)
     ]
