@@ -647,6 +647,7 @@ if __name__ == "__main__":
         "indexing",
         "kernels",
         "train_rate",
+        "train_memory",
     )
     small += ("million", "kills", "parts", "precision")
     fill(
