@@ -1,6 +1,7 @@
 """A Qdrant server beside the embedded index: the same hits? how fast, how large?
 
-    python benchmarks/engines.py quality scifact.hplus queries.safetensors data/scifact
+    python benchmarks/engines.py quality scifact.hplus queries.safetensors data/scifact \
+        --out docs/results/engines.jsonl
     python benchmarks/engines.py size scifact.hplus queries.safetensors --documents 20000 200000 \
         --folder /tmp/engines --out docs/results/engines.jsonl
 
@@ -77,15 +78,16 @@ def quality(options: argparse.Namespace) -> None:
                     [hit.id for hit in one] == [hit.id for hit in other]
                     for one, other in zip(results, found["embedded"], strict=True)
                 ]
-                print_line(
-                    set=options.data.name,
-                    view=view,
-                    engine=name,
-                    paths=results[0].paths,
-                    ndcg10=round(100 * float(np.mean(scores)), 3),
-                    recall10=round(recall(results, found["embedded"]), 4),
-                    same_lists=f"{sum(same)} of {len(same)}",
-                )
+                line = {
+                    "set": options.data.name,
+                    "view": view,
+                    "engine": name,
+                    "paths": results[0].paths,
+                    "ndcg10": round(100 * float(np.mean(scores)), 3),
+                    "recall10": round(recall(results, found["embedded"]), 4),
+                    "same_lists": f"{sum(same)} of {len(same)}",
+                }
+                record(options.out, line, ("set", "view", "engine"))
 
 
 def size(options: argparse.Namespace) -> None:
@@ -108,7 +110,8 @@ def size(options: argparse.Namespace) -> None:
                 searched = search(url, folder, node, asked)
                 for engine, figures in searched.items():
                     pushed[engine] |= figures
-                record(options.out, {"instructions": instruction_set(), **pushed})
+                line = {"instructions": instruction_set(), **pushed}
+                record(options.out, line, ("documents", "codes", "stored"))
 
 
 def push(
@@ -303,11 +306,10 @@ def print_line(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
 
-def record(file: Path, line: dict[str, Any]) -> None:
-    """Write a size in place of what was measured of it before."""
+def record(file: Path, line: dict[str, Any], same: tuple[str, ...]) -> None:
+    """Write a line in place of one that was measured before of the same."""
     print_line(**line)
     known = [json.loads(text) for text in file.read_text().splitlines()]
-    same = ("documents", "codes", "stored")
     kept = [one for one in known if any(one.get(name) != line[name] for name in same)]
     file.write_text("".join(json.dumps(one) + "\n" for one in (*kept, line)))
 
@@ -319,6 +321,7 @@ def main() -> None:
         one = commands.add_parser(name)
         one.add_argument("index", type=Path)
         one.add_argument("encoded", type=Path, help="queries")
+        one.add_argument("--out", type=Path, required=True)
         one.set_defaults(run=run)
         if name == "quality":
             one.add_argument("data", type=Path)
@@ -329,7 +332,6 @@ def main() -> None:
             one.add_argument("--workers", type=int, default=2)
             one.add_argument("--queries", type=int, default=100)
             one.add_argument("--folder", type=Path, required=True)
-            one.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.run(options)
 

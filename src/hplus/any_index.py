@@ -138,6 +138,35 @@ class AnyIndex(ABC):
         """The terminology that the index was made with."""
 
     @abstractmethod
+    def count(self, where: str | Filter | None = None) -> int:
+        """How many documents there are, or pass a filter."""
+
+    @abstractmethod
+    def stats(self) -> Any:
+        """What there is, in figures: a dataclass."""
+
+    @abstractmethod
+    def sample(self) -> Encoded | None:
+        """Some documents (passages, where they are divided) from all over the index, encoded; None
+        if there are too few for an average."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything that is open."""
+
+    @property
+    def generation(self) -> int | None:
+        """Raised by one with every confirmed change; None where an engine counts none."""
+        return None
+
+    def is_newest(self) -> bool:
+        """Whether this shows all that was confirmed: always so where there is no snapshot."""
+        return True
+
+    def refresh(self) -> None:  # noqa: B027  # of indexes without a snapshot
+        """See what others have confirmed meanwhile."""
+
+    @abstractmethod
     def _writer(self) -> AbstractContextManager[Filling]:
         """What changes are written through, until the block ends."""
 

@@ -235,7 +235,6 @@ def _from_json(line: str, name: str, number: int) -> str:
 
 def open_index(place: str, model: str | None = None) -> Any:
     """The index in a folder or at an address."""
-    from hplus.engines import is_address
-    from hplus.index import Index
+    from hplus import index
 
-    return Index.connect(place, model) if is_address(place) else Index.open(place, model=model)
+    return index.open_index(place, model)

@@ -190,7 +190,7 @@ def print_check(opened: AnyIndex, *, json_: bool) -> None:
 
 def print_stats(opened: AnyIndex, *, json_: bool) -> None:
     """`hplus stats` of a collection."""
-    found, settings = opened.stats(), opened.settings  # type: ignore[attr-defined]
+    found, settings = opened.stats(), opened.settings
     if json_:
         print_json({**asdict(found), "figures": dict(found.figures)})
         return

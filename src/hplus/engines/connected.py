@@ -25,6 +25,7 @@ from hplus.engines import create_store, open_store
 from hplus.engines.store import Store, StoreStats, digest
 from hplus.errors import InputError
 from hplus.filters.ast import Filter
+from hplus.search import average
 from hplus.search.engine import Engine
 from hplus.sources.document import Document
 from hplus.storage.catalogue import Settings
@@ -153,6 +154,12 @@ class ConnectedIndex(AnyIndex):
     def count(self, where: str | Filter | None = None) -> int:
         """How many documents there are, or pass a filter."""
         return self.store.count(as_filter(where))
+
+    def sample(self) -> Encoded | None:
+        """See `Index.sample`: the first documents in the engine's order; Qdrant's is that of
+        hashes."""
+        ids = next(self.store.pages(average.SAMPLED), [])
+        return self.store.read(ids) if len(ids) >= average.LEAST else None
 
     def stats(self) -> StoreStats:
         """What the engine says of the collection."""
