@@ -53,16 +53,16 @@ SEED = 13
 
 
 def quality(options: argparse.Namespace) -> None:
-    """nDCG@10 of the embedded index, of Qdrant's exact path and of its 8-bit codes."""
+    """nDCG@10 of the embedded index and of Qdrant: exact, by 8-bit codes, by vectors of 16 bits."""
     queries, _ = read_encoded(options.encoded)
     data = read_beir(options.data)
     with Index.open(options.index) as index, running() as node:
         engines: dict[str, Any] = {"embedded": index}
-        for codes in ("none", "int8"):
-            store = transfer.open_or_create(address([node], codes), index, {"codes": codes})
+        for option, value in (("codes", "none"), ("codes", "int8"), ("stored", "f16")):
+            store = transfer.open_or_create(address([node], value), index, {option: value})
             transfer.push(index, store)
             settle(store)
-            engines[f"qdrant, codes {codes}"] = Index.connect(address([node], codes))
+            engines[f"qdrant, {option} {value}"] = Index.connect(address([node], value))
             store.close()
         for view in ("hybrid", "phrase", "global", "lexical"):
             found: dict[str, list[Results]] = {

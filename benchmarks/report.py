@@ -495,8 +495,10 @@ def engines_quality() -> str:
         figures = [f for one in theirs for f in (f"{one['ndcg10']:.3f}", one["same_lists"])]
         title = TITLES[SETS.index(set_)]
         body.append([title, view, f"{ours['ndcg10']:.3f}", *figures])
-    header = ["set", "view", "embedded", "Qdrant, exact", "lists that are the same"]
-    return table([*header, "Qdrant, 8-bit codes", "lists that are the same"], body)
+    header = ["set", "view", "embedded"]
+    for name in ("Qdrant, exact", "Qdrant, 8-bit codes", "Qdrant, f16"):
+        header += [name, "lists that are the same"]
+    return table(header[: len(body[0])], body)
 
 
 def _sizes() -> list[dict[str, Any]]:

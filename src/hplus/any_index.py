@@ -174,9 +174,9 @@ class AnyIndex(ABC):
         """Where a model is looked for that is known by the name of its folder."""
         return [Path.cwd()]
 
-    def _hint(self, engine: Any, where: Filter) -> str:  # noqa: ARG002  # of other indexes
+    @abstractmethod
+    def _hint(self, engine: Any, where: Filter, found: Results) -> str:
         """What may be wrong about a filter."""
-        return ""
 
     def __getitem__(self, id_: str) -> Document:
         """The document of an id; `MissingDocumentError`, which is a KeyError, if there is none."""
@@ -495,7 +495,7 @@ class AnyIndex(ABC):
     def _hinted(self, engine: Engine, request: Search, found: Results) -> Results:
         """The results with what may be wrong about the filter."""
         where = as_filter(request.where)
-        return found if where is None else replace(found, hint=self._hint(engine, where))
+        return found if where is None else replace(found, hint=self._hint(engine, where, found))
 
     def encode(self, query: str | Encoded) -> Encoded:
         """A query as this index reads it; refused if the model knows next to nothing of it."""

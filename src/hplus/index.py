@@ -25,6 +25,7 @@ from hplus.progress import show_progress
 from hplus.search.average import sample
 from hplus.search.engine import Branches
 from hplus.search.local import LocalBranches, LocalEngine, recall, share
+from hplus.search.results import Results
 from hplus.sources.document import Document
 from hplus.storage import catalogue, confirmed, writer
 from hplus.storage.catalogue import DocumentRow, Settings
@@ -254,7 +255,7 @@ class Index(AnyIndex):
     def _model_folders(self) -> list[Path]:
         return [self.path.resolve().parent, Path.cwd()]
 
-    def _hint(self, engine: Any, where: Filter) -> str:
+    def _hint(self, engine: Any, where: Filter, found: Results) -> str:  # noqa: ARG002
         return hint(engine.snapshot, where)
 
     def _check_open(self) -> None:

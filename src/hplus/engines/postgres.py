@@ -115,7 +115,9 @@ def exists(address: Address) -> bool:
 def _note(connection: Connection) -> dict[str, Any]:
     """What hplus noted when it made the schema."""
     if not connection.has_schema():
-        raise InputError(f"{connection.place} does not exist; hplus push INDEX URL makes it")
+        raise InputError(
+            f"{connection.place} does not exist; hplus push INDEX {connection.place} makes it"
+        )
     try:
         ((value,),) = connection.rows("SELECT value FROM {schema}.note")
         note: dict[str, Any] = json.loads(value)
