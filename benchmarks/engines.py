@@ -50,6 +50,7 @@ CHUNK = 2_000
 STRETCH = 100_000  # documents whose push is timed by itself
 EXACT = 30  # queries whose recall is measured
 SEED = 13
+SLOW = "?timeout=600"  # a machine with other work
 
 
 def quality(options: argparse.Namespace) -> None:
@@ -59,10 +60,11 @@ def quality(options: argparse.Namespace) -> None:
     with Index.open(options.index) as index, running() as node:
         engines: dict[str, Any] = {"embedded": index}
         for option, value in (("codes", "none"), ("codes", "int8"), ("stored", "f16")):
-            store = transfer.open_or_create(address([node], value), index, {option: value})
+            url = address([node], value, SLOW)
+            store = transfer.open_or_create(url, index, {option: value})
             transfer.push(index, store)
             settle(store)
-            engines[f"qdrant, {option} {value}"] = Index.connect(address([node], value))
+            engines[f"qdrant, {option} {value}"] = Index.connect(url)
             store.close()
         for view in ("hybrid", "phrase", "global", "lexical"):
             found: dict[str, list[Results]] = {
@@ -104,7 +106,7 @@ def size(options: argparse.Namespace) -> None:
         build(folder, documents, count)
         server = options.folder / f"{count}-{options.stored}-{options.codes}"
         with qdrant(server) as node:
-            url = address([node], "size", "?timeout=600")
+            url = address([node], "size", SLOW)
             pushed = push(url, folder, node, server / "pushed.json", options)
             if asked:
                 searched = search(url, folder, node, asked)
