@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from machine import record
 
 from hplus import Budget, HPlus
 from hplus.evaluate import rescore
@@ -27,6 +26,7 @@ from hplus.evaluate.data import read_beir, sample
 from hplus.evaluate.statistics import paired_difference
 from hplus.types import F64
 from hplus.views.fusion import fuse
+from machine import record
 
 SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
 MODELS = ("mini2", "small")

