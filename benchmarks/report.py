@@ -278,6 +278,37 @@ def scan() -> str:
     return table(header, body)
 
 
+def beside() -> str:
+    """The same beside xtr-warp-rs too, on one core of a busy machine."""
+    body = [
+        [
+            row["units"],
+            row["engine"],
+            f"{row['queries_per_s']:.0f}",
+            f"{row['times_ours']:.2f}",
+            f"{row['ndcg10']:.1f}",
+            f"{row['top10']:.1f}",
+            str(row["peak_mb"]),
+        ]
+        for row in rows("beside")
+    ]
+    header = ["units", "engine", "queries/s", "times ours", "nDCG@10"]
+    return table([*header, "of float32's top ten, %", "peak MB"], body)
+
+
+def top_ten() -> str:
+    """Hits of two older versions and of this one on the same index, and CPU time per query."""
+    results = rows("top10")
+    body = []
+    for index, view in dict.fromkeys((row["index"], row["view"]) for row in results):
+        at = {r["version"]: r for r in results if (r["index"], r["view"]) == (index, view)}
+        after = at["after"]
+        times = [f"{at[version]['ms']:.2f}" for version in ("before", "last", "after")]
+        body.append([index, view, f"{after['alike']} of {after['queries']}", *times])
+    header = ["index", "view", "top ten alike", "before, ms", "merged before this, ms", "now, ms"]
+    return table(header, body)
+
+
 def versions() -> str:
     """CPU time per query of two versions on the same index."""
     results = rows("versions")
@@ -715,6 +746,8 @@ if __name__ == "__main__":
             "lengths": lengths(),
             "search": search(),
             "scan": scan(),
+            "beside": beside(),
+            "top_ten": top_ten(),
             "versions": versions(),
             "scale": scale(),
             "scale_parts": scale_parts(),

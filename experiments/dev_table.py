@@ -5,8 +5,9 @@
 
 300 queries (seed 13) of NFCorpus dev, FeedbackQA dev and MedicalQA-dev over their whole corpora,
 texts cut at the window, each view rescoring its model's own global top 1,000. Below the lines, the
-paired differences of the other models from the first, macro of the sets. `--fusion` tries weights of the
-global and the lexical view beside 1 for phrases, and says what one set at a time would have chosen.
+paired differences of the other models from the first, macro of the sets. `--fusion` tries weights
+of the global and the lexical view beside 1 for phrases, and says what leaving a set out would have
+chosen.
 """
 
 from __future__ import annotations
