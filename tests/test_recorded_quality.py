@@ -34,7 +34,7 @@ def test_nfcorpus_as_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "quality", quality)  # its dataclasses look for it there
     spec.loader.exec_module(quality)
     cache = Path(os.environ.get("HPLUS_CACHE", tmp_path))
-    bench = Bench(HPlus(long="cut"), read_beir(data / "nfcorpus", "test"), cache)
+    bench = Bench(HPlus("mini", long="cut"), read_beir(data / "nfcorpus", "test"), cache)
     lines = (ROOT / "docs" / "results" / "quality.jsonl").read_text().splitlines()
     recorded = {
         tuple(row[key] for key in ("view", "units", "weights", "width", "budget")): row["ndcg10"]
