@@ -278,6 +278,37 @@ def scan() -> str:
     return table(header, body)
 
 
+def beside() -> str:
+    """The same beside xtr-warp-rs too, on one core of a busy machine."""
+    body = [
+        [
+            row["units"],
+            row["engine"],
+            f"{row['queries_per_s']:.0f}",
+            f"{row['times_ours']:.2f}",
+            f"{row['ndcg10']:.1f}",
+            f"{row['top10']:.1f}",
+            str(row["peak_mb"]),
+        ]
+        for row in rows("beside")
+    ]
+    header = ["units", "engine", "queries/s", "times ours", "nDCG@10"]
+    return table([*header, "of float32's top ten, %", "peak MB"], body)
+
+
+def top_ten() -> str:
+    """Hits of two older versions and of this one on the same index, and CPU time per query."""
+    results = rows("top10")
+    body = []
+    for index, view in dict.fromkeys((row["index"], row["view"]) for row in results):
+        at = {r["version"]: r for r in results if (r["index"], r["view"]) == (index, view)}
+        after = at["after"]
+        times = [f"{at[version]['ms']:.2f}" for version in ("before", "last", "after")]
+        body.append([index, view, f"{after['alike']} of {after['queries']}", *times])
+    header = ["index", "view", "top ten alike", "before, ms", "merged before this, ms", "now, ms"]
+    return table(header, body)
+
+
 def versions() -> str:
     """CPU time per query of two versions on the same index."""
     results = rows("versions")
@@ -464,25 +495,68 @@ def bulk_reading() -> str:
     return table([*header, "memory of all ids"], body)
 
 
+def searching() -> str:
+    """The phrase view of the embedded index up to the largest size, one thread."""
+    body = []
+    for one in rows("scale"):
+        ms = "" if one["path"] == "exact" else f"{one['ms']:.1f} ms"
+        exact = f"{one['exact_ms']:.1f} ms"
+        body.append([f"{one['documents']:,}", "32 of 128", exact, ms, f"{one['recall10']:.3f}"])
+    found = _largest()
+    own = found["embedded"]["phrase"]
+    made_up = f"{found['units'] // found['documents']} of 128, all documents made up"
+    body.append(
+        [
+            f"{found['documents']:,}",
+            made_up,
+            "",
+            f"{own['p50_ms']:.1f} ms",
+            f"{own['recall10']:.3f}",
+        ]
+    )
+    return table(["documents", "units", "all compared", "by sketches", "recall@10"], body)
+
+
+def engines_quality() -> str:
+    """nDCG@10 by Qdrant and by the embedded index, and how many lists of hits are the same."""
+    measured = [one for one in rows("engines") if "ndcg10" in one]
+    body = []
+    for set_, view in dict.fromkeys((one["set"], one["view"]) for one in measured):
+        ours, *theirs = (one for one in measured if (one["set"], one["view"]) == (set_, view))
+        figures = [f for one in theirs for f in (f"{one['ndcg10']:.3f}", one["same_lists"])]
+        title = TITLES[SETS.index(set_)]
+        body.append([title, view, f"{ours['ndcg10']:.3f}", *figures])
+    header = ["set", "view", "embedded"]
+    for name in ("Qdrant, exact", "Qdrant, 8-bit codes", "Qdrant, f16"):
+        header += [name, "lists that are the same"]
+    return table(header[: len(body[0])], body)
+
+
+def _sizes() -> list[dict[str, Any]]:
+    """What benchmarks/engines.py has measured by size, the smallest first."""
+    sizes = [one for one in rows("engines") if "documents" in one]
+    return sorted(sizes, key=lambda one: (one["documents"], one["codes"] != "none"))
+
+
 def _largest() -> dict[str, Any]:
-    """The largest collection that benchmarks/engines.py has measured, vectors as they are."""
-    sizes = [one for one in rows("engines") if "documents" in one and one["codes"] == "none"]
-    return max(sizes, key=lambda one: int(one["documents"]))
+    """The largest collection, vectors as they are."""
+    return [one for one in _sizes() if one["codes"] == "none"][-1]
 
 
 def engines_sizes() -> str:
     """Qdrant beside the embedded index at every size measured."""
     body = []
-    for one in (line for line in rows("engines") if "documents" in line):
+    for one in _sizes():
         for name in ("embedded", "qdrant"):
             own = one[name]
+            codes = "" if one["codes"] == "none" else f", {one['codes']} codes"
             body.append(
                 [
                     f"{one['documents']:,}",
-                    name if name == "embedded" else f"Qdrant, {one['stored']}",
+                    name if name == "embedded" else f"Qdrant, {one['stored']}{codes}",
                     f"{own['documents_per_second']:,}" if name == "qdrant" else "",
                     f"{own['disk_mb']:,}",
-                    f"{own['resident_mb']:,}" if name == "qdrant" else "",
+                    f"{own['resident_mb']:,}",
                     *(
                         f"{own[view]['p50_ms']}, {own[view]['p95_ms']}"
                         for view in ("hybrid", "phrase", "global")
@@ -499,13 +573,24 @@ def engines_measured() -> str:
     """What a document costs in Qdrant."""
     found = _largest()
     count, own = found["documents"], found["qdrant"]
+    *_, smaller = (one for one in _sizes() if one["codes"] == "none" and one["documents"] < count)
+    quick, rates = smaller["qdrant"], own["by_stretch"]
     body = [
         ["documents, units, width", f"{count:,}; {found['units'] // count} of 128, f32"],
-        ["push, one client and the server on two cores", f"{own['documents_per_second']:,} a s"],
+        [
+            "push, one client and the server, beside other work on two cores",
+            f"{own['documents_per_second']:,} a s ({min(rates):,} to {max(rates):,} by 100,000)",
+        ],
+        [
+            f"the same of {smaller['documents']:,} documents, nothing beside it",
+            f"{quick['documents_per_second']:,} a s",
+        ],
         [
             "its processor time, client and server",
             f"{own['client_cpu_ms_per_document']:.2f} ms and "
-            f"{own['server_cpu_ms_per_document']:.2f} ms",
+            f"{own['server_cpu_ms_per_document']:.2f} ms (of {smaller['documents']:,}: "
+            f"{quick['client_cpu_ms_per_document']:.2f} and "
+            f"{quick['server_cpu_ms_per_document']:.2f})",
         ],
         ["disk", f"{1e6 * own['disk_mb'] / count:,.0f} bytes"],
         ["memory that the server has resident", f"{1e6 * own['resident_mb'] / count:,.0f} bytes"],
@@ -522,24 +607,25 @@ def engines_extrapolated() -> str:
     """What a corpus of such documents takes in Qdrant."""
     found = _largest()
     own, count = found["qdrant"], found["documents"]
+    push = own["client_cpu_ms_per_document"] + own["server_cpu_ms_per_document"]
     body = []
     for size in CORPORA:
         factor = size / count
         seconds = factor * own["phrase"]["server_cpu_ms"] / 1e3
         memory = factor * own["resident_mb"] * 1e6
-        nodes = -(-int(memory) // NODE_BYTES)
+        nodes, hours = -(-int(memory) // NODE_BYTES), size * push / 3.6e6
         body.append(
             [
                 _power(size),
                 _bytes(factor * own["disk_mb"] * 1e6),
                 _bytes(memory),
                 f"{nodes:,}, {max(2, -(-2 * int(memory) // NODE_BYTES)):,}",
-                _time(size / own["documents_per_second"] / 3600),
+                f"{hours:,.2f}" if hours < 1 else f"{hours:,.0f}",
                 f"{seconds:,.2f} s" if seconds < 10 else f"{seconds:,.0f} s",
                 f"{max(1, -(-int(1e3 * seconds) // 200)):,}",
             ]
         )
-    header = ["documents", "disk", "memory", "nodes: one copy, two", "push, one client"]
+    header = ["documents", "disk", "memory", "nodes: one copy, two", "push, core hours"]
     return table([*header, "phrase scan, core seconds a query", "cores for 0.2 s"], body)
 
 
@@ -647,6 +733,7 @@ if __name__ == "__main__":
         "indexing",
         "kernels",
         "train_rate",
+        "train_memory",
     )
     small += ("million", "kills", "parts", "precision")
     fill(
@@ -659,11 +746,14 @@ if __name__ == "__main__":
             "lengths": lengths(),
             "search": search(),
             "scan": scan(),
+            "beside": beside(),
+            "top_ten": top_ten(),
             "versions": versions(),
             "scale": scale(),
             "scale_parts": scale_parts(),
             "scale_recall": scale_recall(),
             "size": size(),
+            "engines_quality": engines_quality(),
             "engines_sizes": engines_sizes(),
             "front_page": front_page_differences(),
             **{name: listed(name) for name in small},
@@ -679,6 +769,7 @@ if __name__ == "__main__":
             "hours": bulk_hours(),
             "reading": bulk_reading(),
             "nodes": bulk_nodes(),
+            "searching": searching(),
             "engines_measured": engines_measured(),
             "engines_extrapolated": engines_extrapolated(),
         },

@@ -38,7 +38,7 @@ from kernels import processor
 PEERS = Path(__file__).parent / "peers"
 UNITS = {"merge to 16": 16, "merge to 32": 32}
 VARIANTS = {
-    "hplus_": ("int8", "int8 together", "int8 hybrid", "f32"),
+    "hplus_": ("int8", "int8 together", "int8 scan alone", "int8 hybrid", "f32"),
     "fast_plaid_": ("weighted", "plain"),
     "xtr_warp_": ("weighted", "plain"),
     "qdrant_": ("scan", "optimised"),
@@ -156,6 +156,12 @@ def seconds(engine: Opened, cores: int) -> float:
     return statistics.median(line[name] for line in engine.rounds[1:])
 
 
+def agreement(engine: Opened, exact: Opened) -> float:
+    """Share of the ten best documents by an exact scan in float32 that an engine finds."""
+    pairs = zip(engine.rounds[0]["found"], exact.rounds[0]["found"], strict=True)
+    return float(np.mean([len(np.intersect1d(own, wanted)) / 10 for own, wanted in pairs]))
+
+
 def quality(data: RetrievalSet, engine: Opened) -> F64:
     """nDCG@10 of every query."""
     ids, found = data.document_ids, engine.rounds[0]["found"]
@@ -201,6 +207,7 @@ def main() -> None:
         for cores in options.cores:
             running = measure(engines, folder, cores, options.rounds)
             values = [quality(data, engine) for engine in running]
+            (exact,) = (engine for engine in running if engine.name.endswith(", f32"))
             for engine, own in zip(running, values, strict=True):
                 ahead = paired_difference({"": own}, {"": values[0]})
                 line = {
@@ -212,6 +219,7 @@ def main() -> None:
                     "times_ours": round(seconds(running[0], cores) / seconds(engine, cores), 3),
                     "ndcg10": round(100 * float(own.mean()), 2),
                     "ahead": [round(100 * x, 2) for x in (ahead.mean, ahead.low, ahead.high)],
+                    "top10": round(100 * agreement(engine, exact), 2),
                     "peak_mb": round(engine.rounds[-1]["peak_mb"]),
                 }
                 lines.append(line)

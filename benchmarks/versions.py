@@ -1,4 +1,5 @@
-"""One index searched by two versions of hplus in turn: CPU time per query on one core.
+"""One index searched by two versions of hplus in turn: CPU time per query on one core, and whether
+the ten best documents of a query are those of the first version but for ties.
 
     python benchmarks/versions.py INDEX QUERIES.safetensors before=PYTHON after=PYTHON \
         --out docs/results/versions.jsonl
@@ -26,16 +27,36 @@ from hplus.encoded_file import read_encoded
 index = Index.open(sys.argv[1])
 encoded, _ = read_encoded(sys.argv[2])
 queries = [encoded[i] for i in range(len(encoded))]
-times = {}
-for view in ("hybrid", "phrase"):
+times, found = {}, {}
+for view in ("hybrid", "phrase", "global", "lexical"):
     for query in queries[:20]:
         index.search(query, view=view)
     start = time.process_time()
     for query in queries:
         index.search(query, view=view)
     times[view] = 1000 * (time.process_time() - start) / len(queries)
-print(json.dumps({"budget": str(index.settings.budget), "queries": len(queries), "ms": times}))
+    found[view] = [[(hit.id, hit.score) for hit in index.search(q, view=view)] for q in queries]
+told = {"budget": str(index.settings.budget), "queries": len(queries), "ms": times}
+print(json.dumps(told | {"found": found}))
 """
+# Of a score: those that differ by less are ties, since kernels round in the sixth digit.
+TIE = 2e-5
+Hits = list[tuple[str, float]]
+
+
+def alike(own: Hits, other: Hits) -> bool:
+    """Whether two versions give the same best documents and scores, up to what ties."""
+    if len(own) != len(other):
+        return False
+    near = TIE * max((abs(score) for _, score in own), default=0)
+    if any(abs(a - b) > near for (_, a), (_, b) in zip(own, other, strict=True)):
+        return False
+    left, right = dict(own), dict(other)
+    last = min(left.values(), default=0)
+    return all(
+        abs(score - (right if id_ in left else left).get(id_, last)) <= near
+        for id_, score in [*own, *other]
+    )
 
 
 def main() -> None:
@@ -47,6 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     versions = [version.partition("=")[::2] for version in options.versions]
     best: dict[tuple[str, str], dict[str, object]] = {}
+    first: dict[str, list[Hits]] = {}
     for _ in range(ROUNDS):
         for name, python in versions:
             kernel = name.partition(":")[2]
@@ -60,6 +82,9 @@ def main() -> None:
             for view, taken in found["ms"].items():
                 row = {"version": name, "view": view, "ms": round(taken, 2)}
                 row |= {"budget": found["budget"], "queries": found["queries"], "rounds": ROUNDS}
+                hits = found["found"][view]
+                pairs = zip(hits, first.setdefault(view, hits), strict=True)
+                row |= {"index": options.index.name, "alike": sum(alike(*pair) for pair in pairs)}
                 known = best.setdefault((name, view), row)
                 best[name, view] = min(known, row, key=lambda own: float(str(own["ms"])))
     with options.out.open("a", encoding="utf-8") as out:

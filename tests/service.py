@@ -68,9 +68,9 @@ class Service:
 
 @contextmanager
 def in_process(
-    *folders: Path, model: Any = None, limits: Limits | None = None, **rules: Any
+    *folders: Path | str, model: Any = None, limits: Limits | None = None, **rules: Any
 ) -> Iterator[Service]:
-    """A service over these folders, in this process."""
+    """A service over these folders or addresses, in this process."""
     limits = limits or Limits()
     metrics = Metrics()
     indexes = open_all(folders, model, limits, metrics.batch.observe)

@@ -3,10 +3,10 @@
 It prunes centroids by a threshold on cosines, and weighted query vectors, which are not of unit
 length, are not what it was tuned for; *plain* gives it unit vectors.
 
-2.1.0.270 runs on torch 2.6.0 of Debian trixie (see fast_plaid_.py). It refers to CUDA functions
-that are never called on a CPU; it loads with a libc10_cuda.so in which each of them aborts:
-c10::cuda::getStreamFromPool, getCurrentCUDAStream, setCurrentCUDAStream, warn_or_error_on_sync,
-c10_cuda_check_implementation, CUDAStream::stream, and cudaStreamSynchronize.
+2.1.0.2110 runs in an environment of its own with the torch that it wants: `pip install
+xtr-warp-rs==2.1.0.2110` brings torch 2.11 with CUDA's libraries (5 GB), of which nothing is used
+here. The recorded runs of 2.1.0.270 were on torch 2.6.0 of Debian trixie (see fast_plaid_.py), with
+a libc10_cuda.so in which the CUDA functions that it refers to abort.
 """
 
 from __future__ import annotations

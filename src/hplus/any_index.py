@@ -138,6 +138,35 @@ class AnyIndex(ABC):
         """The terminology that the index was made with."""
 
     @abstractmethod
+    def count(self, where: str | Filter | None = None) -> int:
+        """How many documents there are, or pass a filter."""
+
+    @abstractmethod
+    def stats(self) -> Any:
+        """What there is, in figures: a dataclass."""
+
+    @abstractmethod
+    def sample(self) -> Encoded | None:
+        """Some documents (passages, where they are divided) from all over the index, encoded; None
+        if there are too few for an average."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything that is open."""
+
+    @property
+    def generation(self) -> int | None:
+        """Raised by one with every confirmed change; None where an engine counts none."""
+        return None
+
+    def is_newest(self) -> bool:
+        """Whether this shows all that was confirmed: always so where there is no snapshot."""
+        return True
+
+    def refresh(self) -> None:  # noqa: B027  # of indexes without a snapshot
+        """See what others have confirmed meanwhile."""
+
+    @abstractmethod
     def _writer(self) -> AbstractContextManager[Filling]:
         """What changes are written through, until the block ends."""
 
@@ -145,9 +174,9 @@ class AnyIndex(ABC):
         """Where a model is looked for that is known by the name of its folder."""
         return [Path.cwd()]
 
-    def _hint(self, engine: Any, where: Filter) -> str:  # noqa: ARG002  # of other indexes
+    @abstractmethod
+    def _hint(self, engine: Any, where: Filter, found: Results) -> str:
         """What may be wrong about a filter."""
-        return ""
 
     def __getitem__(self, id_: str) -> Document:
         """The document of an id; `MissingDocumentError`, which is a KeyError, if there is none."""
@@ -466,7 +495,7 @@ class AnyIndex(ABC):
     def _hinted(self, engine: Engine, request: Search, found: Results) -> Results:
         """The results with what may be wrong about the filter."""
         where = as_filter(request.where)
-        return found if where is None else replace(found, hint=self._hint(engine, where))
+        return found if where is None else replace(found, hint=self._hint(engine, where, found))
 
     def encode(self, query: str | Encoded) -> Encoded:
         """A query as this index reads it; refused if the model knows next to nothing of it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from hplus.any_index import AnyIndex, as_filter, check_widths, settings_for
 from hplus.arguments import as_ids, as_path, is_id, whole
+from hplus.engines import is_address
 from hplus.errors import (
     BudgetError,
     HPlusError,
@@ -21,8 +22,10 @@ from hplus.errors import (
 )
 from hplus.filters.ast import Filter
 from hplus.progress import show_progress
+from hplus.search.average import sample
 from hplus.search.engine import Branches
 from hplus.search.local import LocalBranches, LocalEngine, recall, share
+from hplus.search.results import Results
 from hplus.sources.document import Document
 from hplus.storage import catalogue, confirmed, writer
 from hplus.storage.catalogue import DocumentRow, Settings
@@ -36,6 +39,7 @@ from hplus.storage.snapshot import Identity, Snapshot
 from hplus.storage.stats import Stats, stats
 from hplus.storage.verify import Verification, verify
 from hplus.storage.writer import Report, Writer
+from hplus.types import Encoded
 from hplus.units.select import Budget
 
 if TYPE_CHECKING:
@@ -251,7 +255,7 @@ class Index(AnyIndex):
     def _model_folders(self) -> list[Path]:
         return [self.path.resolve().parent, Path.cwd()]
 
-    def _hint(self, engine: Any, where: Filter) -> str:
+    def _hint(self, engine: Any, where: Filter, found: Results) -> str:  # noqa: ARG002
         return hint(engine.snapshot, where)
 
     def _check_open(self) -> None:
@@ -375,9 +379,23 @@ class Index(AnyIndex):
                 recall=lambda snapshot: recall(LocalEngine(snapshot)),
             )
 
+    def sample(self) -> Encoded | None:
+        """Some documents (passages, where they are divided), spread evenly over the index, encoded;
+        None if there are too few for an average."""
+        return sample(self.engine)
+
     def stats(self) -> Stats:
         """Documents, units, bytes by part, and what a smaller budget or width would save."""
         return stats(self._snapshot)
+
+
+def open_index(
+    place: str | os.PathLike[str], model: HPlus | str | None = None
+) -> Index | ConnectedIndex:
+    """The index in a folder or at an address."""
+    if isinstance(place, str) and is_address(place):
+        return Index.connect(place, model)
+    return Index.open(place, model=model)
 
 
 def _as_document(row: DocumentRow) -> Document:

@@ -15,6 +15,7 @@ from brute_force import ALPHAS, TEXT, Corpus, QuickDisk, assert_found
 from builders import assert_same, random_encoded, random_vectors
 from hplus import HPlusError, Index, InputError, MissingDocumentError, ModelMismatchError
 from hplus.any_index import AnyIndex
+from hplus.engines.connected import ConnectedIndex
 from hplus.filters import syntax
 from hplus.filters.ast import matches
 from hplus.search.results import Results
@@ -379,6 +380,16 @@ def test_texts_are_encoded_with_the_model(
         Index.connect(index.store.address.url, model="mini")  # type: ignore[attr-defined]
     with Index.connect(index.store.address.url, model=tiny) as again:  # type: ignore[attr-defined]
         assert len(again.search("heart failure")) == 2
+
+
+def test_a_connected_index_has_the_methods_of_an_index() -> None:
+    """All but those that docs/engines.md names."""
+
+    def public(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    lacking = public(Index) - public(ConnectedIndex)
+    assert lacking == {"open", "export", "add_shards", "compact"}
 
 
 @pytest.mark.parametrize("engine", OTHERS)

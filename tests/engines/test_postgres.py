@@ -15,6 +15,8 @@ from hplus.index import Index
 
 pytest.importorskip("psycopg", reason="needs hplus[postgres]")
 
+import psycopg
+
 from hplus.engines.connected import ConnectedIndex
 
 WIDTH = 8
@@ -74,6 +76,21 @@ def test_a_statement_that_takes_too_long(url: str, index: ConnectedIndex) -> Non
         with pytest.raises(ServiceError, match=r"no answer within 0\.2 seconds; try again"):
             connection.rows("SELECT pg_sleep(60)")
     assert len(index) == 3
+
+
+def test_a_connection_that_is_lost_is_made_again(index: ConnectedIndex, postgres_uri: str) -> None:
+    """A server that restarts costs one search, not the service."""
+    store: Any = index.store
+    ((process,),) = store.connection.rows("SELECT pg_backend_pid()")
+    with psycopg.connect(postgres_uri, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [process])
+    with pytest.raises(ServiceError, match="cannot be reached"):
+        len(index)
+    assert len(index) == 3
+    assert store.connection.rows("SHOW statement_timeout") == [("30s",)]
+    index.close()
+    with pytest.raises(ServiceError, match="is closed"):
+        len(index)
 
 
 def test_a_document_that_disappears_during_a_search(index: ConnectedIndex) -> None:

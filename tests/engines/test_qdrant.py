@@ -25,6 +25,7 @@ from qdrant_client import grpc
 
 from hplus.engines.connected import ConnectedIndex
 from hplus.engines.qdrant import engine, filters, nodes, points
+from hplus.engines.qdrant.collection import Collection
 from hplus.engines.qdrant.points import MOST_NUMBERS, point_id
 
 WIDTH = 16
@@ -233,6 +234,25 @@ def test_a_server_that_lacks_a_feature(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     with pytest.raises(InputError, match="does not exist"):  # nothing half done
         Index.connect(url)
+
+
+def test_a_collection_is_made_as_a_whole_or_not_at_all(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_field = Collection.index_field
+
+    def failing(self: Collection, name: str, kind: Any) -> None:
+        if name == "names":
+            raise ServiceError("the network is gone")
+        index_field(self, name, kind)
+
+    monkeypatch.setattr(Collection, "index_field", failing)
+    with pytest.raises(ServiceError, match="the network is gone"):
+        new(url)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="does not exist"):
+        Index.connect(url)
+    new(url).close()
 
 
 def test_a_server_that_does_not_answer(qdrant_node: Node, index: ConnectedIndex) -> None:

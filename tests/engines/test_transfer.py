@@ -213,9 +213,9 @@ def test_the_commands(
         assert there.terms == ["heart failure"]
     code, _, err = run("push", notes, third, "--terms", str(terms))
     assert (code, "an index knows its own" in err) == (2, True)
-    # An index keeps lexical weights as float16, shards do not: texts and metadata are the same.
-    found = json.loads(run("diff", notes, other, "--json")[1])
-    assert [found[name] for name in ("only_here", "only_there", "texts", "metadata")] == [[]] * 4
+    # What came from shards is what an index of them holds.
+    assert run("index", "--encoded", shards, str(tmp_path / "same.hplus"))[0] == 0
+    assert run("diff", str(tmp_path / "same.hplus"), other)[:2] == (0, "2 documents are the same\n")
     assert run("verify", other)[0] == run("verify", url)[0] == 0
     assert json.loads(run("stats", url, "--json")[1])["documents"] == 2
     assert run("pull", url, str(tmp_path / "copy.hplus"))[0] == 0
@@ -223,5 +223,19 @@ def test_the_commands(
     code, out, _ = run("diff", str(tmp_path / "copy.hplus"), url)
     assert code == 1
     assert out.splitlines()[-1] == "1 documents are the same"
-    code, _, err = run("diff", notes, new_url(engine))
-    assert (code, "does not exist" in err) == (2, True)
+    none = new_url(engine)
+    code, _, err = run("diff", notes, none)
+    assert (code, "does not exist; hplus push INDEX " in err) == (2, True)
+    for words in (
+        ("index", str(tmp_path / "notes.jsonl"), none),
+        ("export", url, str(tmp_path / "out.jsonl")),
+        ("compact", url),
+        ("push", url, none),
+    ):
+        code, _, err = run(*words)
+        assert (code, "expected the folder of an index, got an address" in err) == (2, True), words
+    code, out, err = run("search", url, "heart", "--model", str(model), "--where", "m = 1")
+    assert (code, "no document has a field m; known fields: n" in out + err) == (1, True)
+    assert run("delete", url, "a", "z")[0] == 1
+    assert "1 deleted" in run("delete", url, "--where", "n = 1", "--yes")[1]
+    assert json.loads(run("stats", url, "--json")[1])["documents"] == 0

@@ -297,7 +297,8 @@ def test_failures_in_a_row_end_the_run() -> None:
     assert "failed on 10 texts in a row, at last with HTTP 413: not now" in str(run.error)
     # … but only in a row
     with serving(lambda body: (status(413) if "bad" in text_of(body) else good)(body)) as server:
-        run = Run(server.url, [f"{side} {i}" for i in range(12) for side in ("bad", "good")])
+        texts = [f"{side} {i}" for i in range(12) for side in ("bad", "good")]
+        run = Run(server.url, texts, concurrency=1)
     assert run.counts == (12, {"HTTP 413": 12}, None)
 
 

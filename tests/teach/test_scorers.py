@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hplus import HPlus
+from hplus.backbones import onnx_file
 from hplus.backbones.encode import encode_states
 from hplus.errors import InputError
 from hplus.evaluate.bm25 import BM25
@@ -29,14 +30,20 @@ def norm(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
-def test_tokens_are_late_interaction(encoder: str, tmp_path: Path) -> None:
-    model = HPlus(encoder)
-    found = SCORERS["tokens"](encoder, QUERIES, DOCUMENTS, GROUPS, tmp_path)
+@pytest.mark.parametrize("source", ["a bare encoder", "mini"])
+def test_tokens_are_late_interaction(encoder: str, tmp_path: Path, source: str) -> None:
+    """Weighted by the importance head where the model has one."""
+    source = encoder if source == "a bare encoder" else source
+    model = HPlus(source)
+    found = SCORERS["tokens"](source, QUERIES, DOCUMENTS, GROUPS, tmp_path)
     for query, group, scores in zip(QUERIES, GROUPS, found, strict=True):
-        own = norm(model.states(query, side="query").states)
+        asked = model.states(query, side="query")
+        weights = asked.importance if source == "mini" else np.ones(len(asked.tokens.ids))
+        assert (np.ptp(weights) > 0.1) == (source == "mini")
         for document, score in zip(group, scores, strict=True):
             states = model.states(DOCUMENTS[document]).states
-            expected = (own @ norm(states).T).max(axis=1).mean() if len(states) else 0.0
+            best = (norm(asked.states) @ norm(states).T).max(axis=1) if len(states) else 0.0
+            expected = (weights * best).sum() / weights.sum()
             assert score == pytest.approx(expected, abs=2e-3)  # stored in half precision
 
 
@@ -47,6 +54,21 @@ def test_global_vectors_are_the_models_own(encoder: str, tmp_path: Path) -> None
         for query, group, scores in zip(QUERIES, GROUPS, found, strict=True):
             expected = model.score(query, [DOCUMENTS[d] for d in group]).global_
             np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_kept_vectors_never_answer_for_others(encoder: str, tmp_path: Path) -> None:
+    """Another model and other texts have their own."""
+    other = str(write_tiny(tmp_path / "other", seed=5))
+    cases = [
+        (encoder, QUERIES, DOCUMENTS),
+        (other, QUERIES, DOCUMENTS),
+        (encoder, QUERIES[::-1], DOCUMENTS),
+        (encoder, QUERIES, [*DOCUMENTS[1:], DOCUMENTS[0]]),
+    ]
+    alone = [SCORERS["global"](*case, GROUPS, tmp_path / str(i)) for i, case in enumerate(cases)]
+    shared = [SCORERS["global"](*case, GROUPS, tmp_path / "shared") for case in cases]
+    for one, two in zip(alone, shared, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_one_encoding_of_the_documents_serves_both_views(
@@ -100,6 +122,33 @@ def test_a_cross_encoder_reads_pairs(tmp_path: Path) -> None:
     with torch.no_grad():
         logit = model(torch.tensor([pair.ids]), token_type_ids=torch.tensor([pair.type_ids])).logits
     assert found[1][1] == pytest.approx(float(logit), abs=1e-5)
+
+
+def test_a_cross_encoder_in_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets ids and segments as whole numbers, and a row of logits is a pair's."""
+    kept = onnx_file._value
+
+    def whole(name: str, shape: tuple[int | str, ...]) -> bytes:  # int64 instead of float32
+        number = kept(name, shape)
+        return number if name == "logits" else number.replace(b"\x08\x01\x12", b"\x08\x07\x12", 1)
+
+    monkeypatch.setattr(onnx_file, "_value", whole)
+    graph = onnx_file.Graph()
+    graph.node("Cast", ["input_ids"], ["ids"], to=1)
+    graph.node("Cast", ["token_type_ids"], ["types"], to=1)
+    graph.node("Transpose", ["types"], ["turned"])
+    graph.node("MatMul", ["ids", "turned"], ["logits"])
+    shape = ("n", "m")
+    inputs = {"input_ids": shape, "token_type_ids": shape}
+    (tmp_path / "model.onnx").write_bytes(graph.serialise(inputs, {"logits": ("n", "n")}))
+    tokenizer = tiny_tokenizer()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    found = SCORERS["cross"](str(tmp_path), QUERIES, DOCUMENTS, GROUPS, tmp_path)
+    tokenizer.enable_padding()
+    for query, group, scores in zip(QUERIES, GROUPS, found, strict=True):
+        pairs = tokenizer.encode_batch([(query, DOCUMENTS[d]) for d in group])
+        ids, types = (np.array([getattr(p, name) for p in pairs]) for name in ("ids", "type_ids"))
+        assert scores.tolist() == (ids @ types[-1]).tolist()
 
 
 @pytest.mark.parametrize("spelled", ["", "bm25:x", "tokens", "web:x", "0*bm25", "1.2.3*bm25"])

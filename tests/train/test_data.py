@@ -161,3 +161,16 @@ def test_answers_to_the_same_question_do_not_stand_against_each_other() -> None:
     for i, row in enumerate(batch.queries.tolist()):
         left_out = set(batch.documents[~may[i]].tolist())
         assert left_out == ({0, 5} - {5 * row} if row < 2 else set())
+
+
+def test_what_several_processes_have_is_one_negative() -> None:
+    """A copy of the positive on another process is none."""
+    made = data({"a": 8})
+    batch = Batches(made, config(queries=8)).at(0)
+    twice = np.tile(batch.documents, 2)
+    ahead = len(batch.documents)
+    may = allowed(made, batch, twice, batch.positive + ahead)
+    alone = allowed(made, batch, batch.documents, batch.positive)
+    for i, own in enumerate(may):
+        assert sorted(twice[own].tolist()) == sorted(batch.documents[alone[i]].tolist())
+        assert own[batch.positive[i] + ahead]

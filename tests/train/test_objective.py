@@ -6,6 +6,7 @@ answers, a positive that two queries share, an unknown token, labels on some tex
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ torch = pytest.importorskip("torch")
 
 import toy  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
-from hplus.train.config import read_config  # noqa: E402
+from hplus.train import objective as objectives  # noqa: E402
+from hplus.train.config import UnitsLoss, read_config  # noqa: E402
 from hplus.train.data import Batches  # noqa: E402
 from hplus.train.distributed import World  # noqa: E402
-from hplus.train.objective import Objective  # noqa: E402
+from hplus.train.objective import Objective, Side, unit_scores  # noqa: E402
 from hplus.train.student import make_student  # noqa: E402
+from hplus.train.texts import read_texts  # noqa: E402
 from hplus.types import Span  # noqa: E402
 
 SETTINGS = """
@@ -45,6 +48,7 @@ in_batch = false
 weight = 0.3
 tau = 2.0
 distillation = 1.5
+min_max = true
 [loss.segmentation]
 weight = 0.2
 """
@@ -117,8 +121,11 @@ class Batch:
             "inner": inner,
         }
 
-    def head(self, score: Any, tau: float, nce: float, kl: float, *, in_batch: bool) -> float:
-        """eq:retrieval_head_loss, a mean over the queries."""
+    def head(
+        self, score: Any, tau: float, nce: float, kl: float, *, in_batch: bool, spread: bool = False
+    ) -> float:
+        """eq:retrieval_head_loss, a mean over the queries; spread: the scores of a group are
+        brought to [0, 1] before the divergence."""
         total = 0.0
         for query, row in zip(self.queries, self.rows, strict=True):
             scores = {d["text"]: score(query, d) / tau for d in self.documents}
@@ -128,7 +135,10 @@ class Batch:
             against = np.array([scores[positive], *(scores[text] for text in rivals)])
             total -= nce * log_softmax(against)[0]
             if row.scores is not None:
-                own = log_softmax(np.array([scores[text] for text in row.documents]))
+                group = np.array([scores[text] for text in row.documents])
+                if spread:
+                    group = (group - group.min()) / (group.max() - group.min()) / tau
+                own = log_softmax(group)
                 target = log_softmax(np.array(row.scores))
                 total += kl * (np.exp(target) * (target - own)).sum()
         return float(total / len(self.rows))
@@ -155,7 +165,7 @@ def test_stage2_is_the_weighted_sum_of_the_papers_losses(tmp_path: Path) -> None
         "token": made.head(
             lambda q, d: (q["z"] @ d["z"].T).max(axis=1).mean(), 0.3, 0.4, 1.0, in_batch=False
         ),
-        "lexical": made.head(lexical, 2.0, 1.0, 1.5, in_batch=True),
+        "lexical": made.head(lexical, 2.0, 1.0, 1.5, in_batch=True, spread=True),
     }
     # eq:seg_loss: of the labelled pair alone, each text by itself, over the number of pairs.
     crf, loss = made.student.crf, 0.0
@@ -175,3 +185,71 @@ def test_stage2_is_the_weighted_sum_of_the_papers_losses(tmp_path: Path) -> None
     weights = {"global": 0.7, "token": 0.5, "lexical": 0.3, "segmentation": 0.2}
     total = sum(weights[name] * value for name, value in expected.items())
     assert float(found.detach()) == pytest.approx(total, abs=1e-5)
+
+
+def test_gradients_of_the_whole_batch_by_finite_differences(tmp_path: Path) -> None:
+    """Queries and documents, last layer and heads' layer: all of them get the loss's gradient."""
+    made = Batch(tmp_path)
+    made.student.double()
+    objective = Objective(made.student, made.data, made.config, 2, World())
+    leaves = [part.double().requires_grad_() for pair in made.encoded for part in pair]
+
+    def loss(*parts: Any) -> Any:
+        return objective(made.batch, [(parts[0], parts[1]), (parts[2], parts[3])])
+
+    assert torch.autograd.gradcheck(loss, leaves, fast_mode=True)
+
+
+def test_budget_and_width_are_drawn_for_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the batch's own number, so that a resumed run and other processes draw the same."""
+    made = Batch(tmp_path)
+    units = UnitsLoss(weight=1.0, budgets=(2, 3, 0), widths=(16, 0))
+    config = replace(made.config, loss=replace(made.config.loss, units=units))
+    objective = Objective(made.student, made.data, config, 2, World())
+    drawn: list[tuple[int | None, int]] = []
+
+    def scores(student: Any, queries: Side, documents: Side, *how: Any) -> Any:
+        drawn.append(how[:2])
+        return unit_scores(student, queries, documents, *how)
+
+    monkeypatch.setattr(objectives, "unit_scores", scores)
+    for draw in [*range(24), *range(24)]:
+        objective(replace(made.batch, draw=draw), made.encoded)
+    assert drawn[:24] == drawn[24:]
+    assert set(drawn) == {(budget, width) for budget in (2, 3, None) for width in (16, 32)}
+
+
+def test_gradients_of_merged_units_by_finite_differences(tmp_path: Path) -> None:
+    """They flow through the means of what was merged, and through the importance of both sides;
+    which units merge is not theirs to change."""
+    made = Batch(tmp_path)
+    backbone, recipe = made.student.backbone, made.student.checkpoint.recipe
+    random = np.random.default_rng(0)
+    sides = []
+    for written, side in (
+        (["heart failure of the kidney", "insulin"], "query"),
+        (["acute heart failure and chronic kidney disease", "cancer of the heart"], "document"),
+    ):
+        texts = read_texts(written, backbone, recipe, side, 32)  # type: ignore[arg-type]
+        count = len(texts.tokens.ids)
+        begins = random.random(count) < 0.7
+        begins[texts.tokens.offsets[:-1]] = True
+        empty = torch.empty(0)
+        states = torch.from_numpy(random.normal(size=(count, 6))).requires_grad_()
+        weights = torch.from_numpy(random.uniform(0.5, 2, count)).requires_grad_()
+        sides.append(Side(texts, states, empty, empty, weights, begins))
+    leaves = [leaf for side in sides for leaf in (side.states, side.importance)]
+
+    def scores(*values: Any) -> Any:
+        own = [
+            replace(side, states=values[2 * i], importance=values[2 * i + 1])
+            for i, side in enumerate(sides)
+        ]
+        return unit_scores(made.student, own[0], own[1], 2, 5)
+
+    assert torch.autograd.gradcheck(scores, leaves)
+    found = torch.autograd.grad(scores(*leaves).sum(), leaves)
+    # A document's importance weighs the units inside a group, a query's the maxima.
+    assert all(gradient.any() for gradient in found)

@@ -98,8 +98,22 @@ def begin(
     return student, toy.data(groups or toy.groups(), base, settings, folder.parent)
 
 
+def uneven() -> list[Group]:
+    """Texts of many lengths, so that passes of similar length are not in the batch's order."""
+    rows = toy.groups()
+    longer = [" of the heart" * (i * 7 % 5) for i in range(4 * len(rows))]
+    return [
+        replace(
+            row,
+            query=row.query + longer[4 * i],
+            documents=tuple(d + longer[4 * i + j] for j, d in enumerate(row.documents)),
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
 def gradients(folder: Path, settings: Config, how: Any) -> dict[str, Any]:
-    student, data = begin(folder, settings)
+    student, data = begin(folder, settings, uneven())
     batch = Batches(data, settings).at(0)
     readers = [
         Reader(student, texts, None, settings.batch.chunk, precision(settings, torch.device("cpu")))
@@ -119,12 +133,20 @@ def test_bfloat16_points_where_float32_does(folder: Path, tmp_path: Path) -> Non
     assert torch.cosine_similarity(*flat, dim=0) > 0.98
 
 
-def test_gradient_caching_gives_the_plain_gradient(folder: Path, tmp_path: Path) -> None:
-    settings = config(tmp_path)
-    plain, cached = (gradients(folder, settings, how) for how in (backward, cached_backward))
-    assert plain.keys() == cached.keys()
+@pytest.mark.parametrize(
+    ("how", "change"),
+    [(cached_backward, ()), (backward, ("student.checkpointing=true",))],
+    ids=["cached", "checkpointing"],
+)
+def test_less_memory_gives_the_plain_gradient(
+    folder: Path, tmp_path: Path, how: Any, change: tuple[str, ...]
+) -> None:
+    """Gradient caching, and gradient checkpointing."""
+    plain = gradients(folder, config(tmp_path), backward)
+    found = gradients(folder, config(tmp_path, *change), how)
+    assert plain.keys() == found.keys()
     for name, gradient in plain.items():
-        torch.testing.assert_close(cached[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +180,8 @@ def test_a_run_moves_what_should_move_and_nothing_else(
     for part in moving:
         assert any(part in name for name in moved), part
     assert not any("pooler" in name for name in moved)
+    if "student.layers=2" in changes:
+        assert not any(".layer.0." in name for name in student.learning())
 
 
 @pytest.mark.parametrize("mode", ["full", "lora"])
@@ -238,9 +262,9 @@ def test_a_killed_and_resumed_run_gives_equal_bytes(
     kept = run.Log.write
 
     def stop_at_five(self: Any, row: dict[str, float]) -> None:
-        if row["step"] == 5:
-            raise KeyboardInterrupt
         kept(self, row)
+        if row["step"] == 5:  # the last state is that of step 4
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(run.Log, "write", stop_at_five)
@@ -461,34 +485,56 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
         )
         for rank in range(2)
     ]
-    alone = _one_step(folder, tmp_path, World(), queries=8)
+    alone = [_one_step(folder, tmp_path, World(), queries=8, stage=stage) for stage in (1, 2)]
+    settings = config(tmp_path, "batch.queries=8", "data.documents=4")
+    whole = Batches(begin(folder, settings, _shared())[1], settings).at(0)
+    one, two = (set(part_of(whole, process, 2).documents.tolist()) for process in (0, 1))
+    assert one & two
+    assert len(one) < len(two)  # so that what fills the first up would stand before the second
     try:
         assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
     finally:
         for worker in workers:
             worker.kill()
-    together = state.read_weights(tmp_path / "together.safetensors")
-    assert together.keys() == alone.keys()
-    for name, gradient in alone.items():
-        torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+    for stage, own in zip((1, 2), alone, strict=True):
+        together = state.read_weights(tmp_path / f"together-{stage}.safetensors")
+        assert together.keys() == own.keys()
+        for name, gradient in own.items():
+            torch.testing.assert_close(together[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
     assert [(tmp_path / f"stopped-{rank}").read_text() for rank in range(2)] == ["2", "2"]
 
 
-def _one_step(folder: Path, place: Path, world: World, queries: int) -> dict[str, Any]:
-    """Gradients of stage 1 on the first batch, averaged over the processes."""
+def _shared() -> list[Group]:
+    """Eight queries with a negative in common, in groups of two to four."""
+    rows = toy.groups(8, seed=1)
+    common = toy.groups(1, seed=2)[0].documents[0]
+    return [
+        replace(
+            row,
+            documents=(row.documents[0], common, *row.documents[2:])[: 2 + i % 3],
+            scores=(row.scores or ())[: 2 + i % 3],
+        )
+        for i, row in enumerate(rows)
+    ]
+
+
+def _one_step(folder: Path, place: Path, world: World, queries: int, stage: int) -> dict[str, Any]:
+    """Gradients of the global head on the first batch, averaged over the processes."""
     from hplus.train import distributed
 
     path = place / f"{world.process}-{world.processes}"
     path.mkdir(exist_ok=True)
-    settings = config(path, f"batch.queries={queries}")
-    student, data = begin(folder, settings, stage=1)
-    batches = Batches(data, settings, processes=world.processes, stage=1)
+    off = [f"loss.{head}.weight=0" for head in ("token", "lexical", "units", "segmentation")]
+    off += ["student.heads=[]", "data.documents=4"]
+    settings = config(path, f"batch.queries={queries}", *off)
+    student, data = begin(folder, settings, _shared(), stage=stage)
+    batches = Batches(data, settings, processes=world.processes, stage=stage)
     batch = part_of(batches.at(0), world.process, world.processes)
     readers = [
         Reader(student, texts, None, 64, precision(settings, torch.device("cpu")))
         for texts in (data.queries, data.documents)
     ]
-    objective = Objective(student, data, settings, 1, world)
+    objective = Objective(student, data, settings, stage, world)
     backward(readers, [batch.queries, batch.documents], lambda encoded: objective(batch, encoded))
     distributed.average_gradients(student.learning().values(), world)
     return {n: p.grad for n, p in student.learning().items() if p.grad is not None}
@@ -560,24 +606,31 @@ def test_gradients_are_clipped(
 
 
 @pytest.mark.parametrize(
-    ("average", "mean", "by"),
-    [(1, 0.0, "phrase"), (2, 40.0, "phrase"), (2, 60.0, "phrase"), (2, 60.0, "lexical")],
+    ("start", "average", "mean", "by"),
+    [
+        (30.0, 1, 0.0, "phrase"),
+        (99.0, 1, 0.0, "phrase"),
+        (30.0, 2, 40.0, "phrase"),
+        (30.0, 2, 60.0, "phrase"),
+        (30.0, 2, 60.0, "lexical"),
+    ],
 )
 def test_the_best_validated_weights_are_kept_or_their_mean(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    start: float,
     average: int,
     mean: float,
     by: str,
 ) -> None:
     """Validated after 2, 4 and 6 steps at 55, 50 and 45, and at last the mean, if there is one;
-    other metrics rise and decide nothing."""
+    other metrics rise and decide nothing, nor does the start, which is not a result."""
     settings = config(
         tmp_path, "schedule.validate_every=2", f"schedule.average={average}", f"dev.by={by}"
     )
     others = itertools.count(40.0, 5.0)
-    values = iter([30.0, 55.0, 50.0, 45.0, mean])
+    values = iter([start, 55.0, 50.0, 45.0, mean])
     monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", held_out(5))])
     monkeypatch.setattr(
         run,
@@ -632,9 +685,10 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     here = distributed.join()
-    found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4)
-    if here.first:
-        state.write_weights(Path(sys.argv[2]) / "together.safetensors", found)
+    for number in (1, 2):
+        found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4, stage=number)
+        if here.first:
+            state.write_weights(Path(sys.argv[2]) / f"together-{number}.safetensors", found)
     _stop_early(Path(sys.argv[1]), Path(sys.argv[2]), here)
     distributed.leave()
     # The gradients are tested, not torch's exit, at which a thread of gloo may still hold a tensor

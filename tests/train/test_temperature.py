@@ -60,8 +60,11 @@ def measure(path: Path, config: Config, groups: list[Group], stage: int = 2) -> 
     return taus, student, data, batches
 
 
-def test_it_is_the_spread_of_the_scores_over_that_of_the_logits(tmp_path: Path) -> None:
-    config = settings(tmp_path)
+@pytest.mark.parametrize("min_max", [False, True])
+def test_it_is_the_spread_of_the_scores_over_that_of_the_logits(
+    tmp_path: Path, min_max: bool
+) -> None:
+    config = settings(tmp_path, f"loss.global.min_max={str(min_max).lower()}")
     # One group has two documents instead of three, another no teacher.
     groups = toy.groups(13)
     groups[3] = replace(groups[3], documents=groups[3].documents[:2], scores=(2.0, 0.5))
@@ -83,7 +86,8 @@ def test_it_is_the_spread_of_the_scores_over_that_of_the_logits(tmp_path: Path) 
             scores, logits = [], []
             for row, group, t in zip(q, batch.group, batch.teacher, strict=True):
                 if np.isfinite(t[0]):
-                    scores.append(np.std(d[group[group >= 0]] @ row))
+                    found = d[group[group >= 0]] @ row
+                    scores.append(np.std(found) / (np.ptp(found) if min_max else 1))
                     logits.append(np.std(t[group >= 0]))
             own.append(np.mean(scores))
             taught.append(np.mean(logits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -91,6 +92,20 @@ Format = Annotated[
 ]
 
 
+def no_address(folder: Path) -> Path:
+    """A path, which is no address that lost a slash."""
+    if re.match(r"(qdrant|postgres|postgresql):/", str(folder)):
+        raise InputError(
+            "expected the folder of an index, got an address; hplus push sends an index to an "
+            "engine, hplus pull fetches it"
+        )
+    return folder
+
+
+Folder = Annotated[
+    Path,
+    typer.Argument(metavar="INDEX", help="The folder of the index.", callback=no_address),
+]
 Place = Annotated[
     str, typer.Argument(metavar="INDEX", help="The folder of the index, or its address.")
 ]
@@ -235,7 +250,6 @@ def _from_json(line: str, name: str, number: int) -> str:
 
 def open_index(place: str, model: str | None = None) -> Any:
     """The index in a folder or at an address."""
-    from hplus.engines import is_address
-    from hplus.index import Index
+    from hplus import index
 
-    return Index.connect(place, model) if is_address(place) else Index.open(place, model=model)
+    return index.open_index(place, model)

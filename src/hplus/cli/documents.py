@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import Json, Place, console, ids_of, open_index, print_json, report_missing
+from hplus.cli.common import (
+    Folder,
+    Json,
+    Place,
+    console,
+    ids_of,
+    open_index,
+    print_json,
+    report_missing,
+)
 from hplus.terminal import escaped
 
 if TYPE_CHECKING:
@@ -16,8 +24,6 @@ if TYPE_CHECKING:
 
 GET_EXAMPLE = "Example: hplus get notes.hplus doc-17"
 EXPORT_EXAMPLE = "Example: hplus export notes.hplus copy.jsonl"
-
-Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
 
 
 def get(

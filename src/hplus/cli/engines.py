@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hplus.cli.common import Json, console, print_json
-from hplus.cli.index import Folder
+from hplus.cli.common import Folder, Json, console, no_address, print_json
 from hplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +45,12 @@ class CodesOption(StrEnum):
 
 def push(
     folder: Annotated[
-        Path, typer.Argument(metavar="INDEX", help="The folder of the index, or of its shards.")
+        Path,
+        typer.Argument(
+            metavar="INDEX",
+            help="The folder of the index, or of its shards.",
+            callback=no_address,
+        ),
     ],
     url: Url,
     encoded: Annotated[
@@ -113,7 +117,10 @@ def push(
 
 def pull(
     url: Url,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the index to make.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The folder of the index to make.", callback=no_address),
+    ],
     json_: Json = False,
 ) -> None:
     """Fetch a collection as an index on this machine; one that was begun is completed."""
@@ -190,7 +197,7 @@ def print_check(opened: AnyIndex, *, json_: bool) -> None:
 
 def print_stats(opened: AnyIndex, *, json_: bool) -> None:
     """`hplus stats` of a collection."""
-    found, settings = opened.stats(), opened.settings  # type: ignore[attr-defined]
+    found, settings = opened.stats(), opened.settings
     if json_:
         print_json({**asdict(found), "figures": dict(found.figures)})
         return

@@ -16,6 +16,7 @@ from hplus.cli.common import (
     BudgetPolicy,
     Delimiter,
     Device,
+    Folder,
     Format,
     FormatOption,
     IdColumn,
@@ -66,8 +67,6 @@ IndexModel = Annotated[
     ),
 ]
 DEMOS = ("demo-en", "demo-zh")
-
-Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of the index.")]
 
 
 def index(
@@ -273,7 +272,7 @@ def _documents(made: Index) -> str:
 
 
 def delete(
-    folder: Folder,
+    folder: Place,
     ids: Annotated[
         list[str] | None,
         typer.Argument(metavar="ID…", help="Documents; - reads one id per line."),
@@ -285,8 +284,6 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="With --where: do not ask.")] = False,
 ) -> None:
     """Delete documents by id or by a filter; exit code 1 if the index lacks one, or none passes."""
-    from hplus.index import Index
-
     if bool(ids) == (where is not None):
         raise InputError("give the ids of the documents to delete, or a filter with --where")
     if yes and where is None:
@@ -295,28 +292,27 @@ def delete(
         _delete_where(folder, where, yes=yes)
         return
     wanted = ids_of(ids or [])
-    with Index.open(folder) as opened:
+    with open_index(folder) as opened:
         missing = [id_ for id_ in wanted if id_ not in opened]
         count = opened.delete(wanted)
-    console().print(f"{folder}: {count:,} deleted")
+        place = opened.place
+    console().print(f"{place}: {count:,} deleted")
     report_missing(missing)
 
 
-def _delete_where(folder: Path, where: str, *, yes: bool) -> None:
-    from hplus.index import Index
-
-    with Index.open(folder) as opened:
-        count = opened.count(where)
+def _delete_where(folder: str, where: str, *, yes: bool) -> None:
+    with open_index(folder) as opened:
+        count, place = opened.count(where), opened.place
         if count and not yes:
             if sys.stdin is None or not sys.stdin.isatty():
                 raise InputError(
                     f"{_counted(count, 'document')} would be deleted, and nobody can answer here; "
                     "add --yes"
                 )
-            if not typer.confirm(f"delete {_counted(count, 'document')} of {folder}?", err=True):
+            if not typer.confirm(f"delete {_counted(count, 'document')} of {place}?", err=True):
                 count = 0
         deleted = opened.delete(where=where) if count else 0
-    console().print(f"{folder}: {deleted:,} deleted")
+    console().print(f"{place}: {deleted:,} deleted")
     if not deleted:
         raise typer.Exit(1)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from hplus.cli.index import Folder
+from hplus.cli.common import Place, open_index
 from hplus.cli.search import OtherModel
 
 EXAMPLE = "Example: hplus mcp notes.hplus"
 
 
-def mcp(folder: Folder, model: OtherModel = None) -> None:
+def mcp(folder: Place, model: OtherModel = None) -> None:
     """Offer an index to language models: the tools search, read and explain, over stdio (MCP)."""
-    from hplus.index import Index
+    from hplus.engines import name_of
     from hplus.integrations.mcp import serve
 
-    with Index.open(folder, model=model) as index:
+    with open_index(folder, model) as index:
         _ = index.model  # loaded before the first question
-        serve(index, folder.resolve().stem)
+        serve(index, name_of(folder))

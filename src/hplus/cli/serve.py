@@ -25,8 +25,10 @@ class LogOption(StrEnum):
 
 def serve(
     folders: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="INDEX…", help="Folders of indexes; each is served by its name."),
+        list[str] | None,
+        typer.Argument(
+            metavar="INDEX…", help="Folders of indexes, or addresses; each is served by its name."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Where to listen; other machines get in with keys only.")
@@ -70,11 +72,11 @@ def serve(
         log_queries=log_queries,
     )
     with ExitStack() as stack:
-        paths = list(folders or [])
+        places = list(folders or [])
         if demo:
-            paths.append(_demo_index(stack))
+            places.append(str(_demo_index(stack)))
         run(
-            paths,
+            places,
             rules,
             host=host,
             port=port,

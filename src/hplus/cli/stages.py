@@ -201,13 +201,14 @@ def _print(history: History, log: dict[str, Any], out: Path) -> None:
         screen.print(f"tau measured: {taus}")
     found = history.validations
     if len(found) > 1:
-        best = max(found[1:], key=lambda row: row["phrase"])
+        by = log["config"]["dev"]["by"]
+        best = max(found[1:], key=lambda row: row[by])
         for row, what in ((found[0], "before"), (best, f"step {best['step']:g}")):
             figures = ", ".join(
                 f"{k} {v:.1f}" for k, v in row.items() if k not in ("step", "averaged")
             )
             screen.print(f"{what}: {figures}")
-        if best["phrase"] <= found[0]["phrase"]:
+        if best[by] <= found[0][by]:
             screen.print("no weights were better on the dev sets than those it began with")
     memory = f", {log['peak_memory_mb']:,} MB" if log["peak_memory_mb"] else ""
     screen.print(f"{history.step:,} steps, {log['minutes']} minutes{memory}: {out}")

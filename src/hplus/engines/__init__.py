@@ -11,7 +11,9 @@ when its scheme is met.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hplus.engines.address import Address, parse
@@ -48,6 +50,18 @@ def exists(url: str) -> bool:
 def is_address(text: object) -> bool:
     """Whether a text is the address of an engine rather than a path."""
     return isinstance(text, str) and text.startswith(("qdrant://", "postgresql://", "postgres://"))
+
+
+def name_of(place: str | os.PathLike[str]) -> str:
+    """What an index is called: by its folder, without the ending, or by its collection.
+
+    >>> name_of("med/notes.hplus"), name_of("qdrant://a:6334,b:6334/papers?timeout=5")
+    ('notes', 'papers')
+    """
+    if not is_address(place):
+        return Path(place).resolve().stem
+    address = parse(str(place))
+    return address.options.get("schema", address.name)
 
 
 def _engine(address: Address) -> Any:

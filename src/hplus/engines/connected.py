@@ -24,10 +24,13 @@ from hplus.arguments import as_ids, is_id
 from hplus.engines import create_store, open_store
 from hplus.engines.store import Store, StoreStats, digest
 from hplus.errors import InputError
-from hplus.filters.ast import Filter
+from hplus.filters.ast import Exists, Filter, fields_of
+from hplus.search import average
 from hplus.search.engine import Engine
+from hplus.search.results import Results
 from hplus.sources.document import Document
 from hplus.storage.catalogue import Settings
+from hplus.storage.fields import said
 from hplus.storage.fit import fit
 from hplus.storage.seen import Seen
 from hplus.storage.writer import (
@@ -154,9 +157,24 @@ class ConnectedIndex(AnyIndex):
         """How many documents there are, or pass a filter."""
         return self.store.count(as_filter(where))
 
+    def sample(self) -> Encoded | None:
+        """See `Index.sample`: the first documents in the engine's order; Qdrant's is that of
+        hashes."""
+        ids = next(self.store.pages(average.SAMPLED), [])
+        return self.store.read(ids) if len(ids) >= average.LEAST else None
+
     def stats(self) -> StoreStats:
         """What the engine says of the collection."""
         return self.store.stats()
+
+    def _hint(self, engine: Any, where: Filter, found: Results) -> str:  # noqa: ARG002
+        """See `storage.fields`; only if nothing was found, since it takes calls of its own."""
+        if found:
+            return ""
+        lacking = [field for field in fields_of(where) if not self.store.count(Exists(field))]
+        ids = next(self.store.pages(PAGE), []) if lacking else []
+        known = {name for one in self.store.held(ids).values() for name in one.metadata}
+        return said(lacking, sorted(known)) if ids else ""
 
     def verify(self) -> Checked:
         """The collection's make-up, its count, and of some documents the text, the encoding and the

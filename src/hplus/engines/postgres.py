@@ -115,7 +115,9 @@ def exists(address: Address) -> bool:
 def _note(connection: Connection) -> dict[str, Any]:
     """What hplus noted when it made the schema."""
     if not connection.has_schema():
-        raise InputError(f"{connection.place} does not exist; hplus push INDEX URL makes it")
+        raise InputError(
+            f"{connection.place} does not exist; hplus push INDEX {connection.place} makes it"
+        )
     try:
         ((value,),) = connection.rows("SELECT value FROM {schema}.note")
         note: dict[str, Any] = json.loads(value)
@@ -156,7 +158,10 @@ def create_store(address: Address, settings: Settings, terms: Sequence[str]) -> 
 
 
 class Connection:
-    """One connection, whose statements are one at a time; what fails is one sentence."""
+    """One connection, whose statements are one at a time; what fails is one sentence.
+
+    If it is lost, the statement under way fails, and the next one connects again.
+    """
 
     def __init__(self, address: Address) -> None:
         parts = urlsplit(address.url)
@@ -170,12 +175,24 @@ class Connection:
         self.address = address
         self._url = urlunsplit(parts._replace(query=urlencode(options)))
         self._lock = Lock()
+        self._ended = False
         with self._told():
-            self._connection = psycopg.connect(
-                self._url, autocommit=True, connect_timeout=max(2, int(self.timeout))
-            )
-            limit = f"SET statement_timeout = {int(1000 * self.timeout)}"
-            self._connection.execute(limit.encode())
+            self._connection = self._connected()
+
+    def _connected(self) -> Any:
+        made = psycopg.connect(
+            self._url, autocommit=True, connect_timeout=max(2, int(self.timeout))
+        )
+        made.execute(f"SET statement_timeout = {int(1000 * self.timeout)}".encode())
+        return made
+
+    @contextmanager
+    def _alone(self) -> Iterator[Any]:
+        """The connection, for one block at a time."""
+        with self._lock, self._told():
+            if self._connection.closed and not self._ended:
+                self._connection = self._connected()
+            yield self._connection
 
     def named(self, statement: str, **widths: int) -> Any:
         """A statement with the name of the schema in it."""
@@ -188,17 +205,21 @@ class Connection:
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """What a query gives; bytes come as they are."""
-        with self._lock, self._told():
-            return self._connection.execute(self.named(statement), values, binary=True).fetchall()
+        with self._alone() as connection:
+            found: list[Any] = connection.execute(
+                self.named(statement), values, binary=True
+            ).fetchall()
+            return found
 
     @contextmanager
     def change(self) -> Iterator[Any]:
         """A block of statements that is committed as a whole, or did not happen."""
-        with self._lock, self._told(), self._connection.transaction():
-            yield self._connection.cursor()
+        with self._alone() as connection, connection.transaction():
+            yield connection.cursor()
 
     def close(self) -> None:
         """Close the connection."""
+        self._ended = True
         self._connection.close()
 
     @contextmanager

@@ -35,7 +35,7 @@ from hplus.storage.catalogue import Settings, text_hash
 from hplus.storage.create import New, create
 from hplus.storage.disk import Disk
 from hplus.storage.fit import fit
-from hplus.storage.segment import chunks
+from hplus.storage.segment import as_float16, chunks
 from hplus.types import Encoded
 
 # Ids that are read from an engine at a time.
@@ -159,11 +159,18 @@ def push_shards(
     workers: int = 2,
     advance: Callable[[float], None] = lambda _: None,
 ) -> Moved:
-    """The same from a folder of shards, which `hplus bulk` has encoded."""
+    """The same from a folder of shards, which `hplus bulk` has encoded: what is sent is what an
+    index of these shards holds."""
     check_fits(read_manifest(folder), store.settings)
     shards = read_encodings(folder, STEP, fingerprint=store.settings.fingerprint)
-    fitted = ((documents, fit(encoded, store.settings)) for documents, encoded in shards)
+    fitted = ((documents, _as_stored(fit(own, store.settings))) for documents, own in shards)
     return _push(fitted, store, workers, advance)
+
+
+def _as_stored(encoded: Encoded) -> Encoded:
+    """An encoding with the lexical weights of a segment, which keeps them as float16."""
+    weights = as_float16(encoded.lexical.weights).astype(np.float32)
+    return replace(encoded, lexical=replace(encoded.lexical, weights=weights))
 
 
 def _push(

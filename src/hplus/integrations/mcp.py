@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
+from hplus.any_index import AnyIndex
 from hplus.errors import HPlusError, InputError, MissingDocumentError, MissingExtraError
-from hplus.index import Index
 from hplus.search.explained import readable
 from hplus.search.snippets import excerpt
 from hplus.types import Hit
@@ -32,7 +32,7 @@ MaxTokens = Annotated[
 CHARACTERS = 6
 
 
-def server_of(index: Index, name: str) -> MCPServer[Any]:
+def server_of(index: AnyIndex, name: str) -> MCPServer[Any]:
     """The tools over an open index."""
     server = MCPServer(
         name=f"hplus-{name}",
@@ -108,7 +108,7 @@ def server_of(index: Index, name: str) -> MCPServer[Any]:
     return server
 
 
-def serve(index: Index, name: str) -> None:
+def serve(index: AnyIndex, name: str) -> None:
     """Answer on standard input and output until the input ends."""
     server_of(index, name).run("stdio")
 
@@ -134,7 +134,7 @@ def _offset(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _shown(index: Index, hit: Hit, tokens: int) -> tuple[dict[str, Any], int]:
+def _shown(index: AnyIndex, hit: Hit, tokens: int) -> tuple[dict[str, Any], int]:
     """A hit in so many tokens, and how many it took."""
     assert hit.explanation is not None
     lines = readable(hit.explanation, hit.text).lines
@@ -160,11 +160,11 @@ def _phrases(hit: Hit) -> list[dict[str, Any]]:
     ]
 
 
-def _count(index: Index, text: str) -> int:
+def _count(index: AnyIndex, text: str) -> int:
     return len(index.model.checkpoint.backbone.tokenizer.tokens([text]).ids)
 
 
-def _cut(index: Index, text: str, tokens: int) -> str:
+def _cut(index: AnyIndex, text: str, tokens: int) -> str:
     """The text up to so many tokens."""
     spans = index.model.checkpoint.backbone.tokenizer.tokens([text]).spans
     return text if len(spans) <= tokens else text[: int(spans[tokens - 1][1])]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hplus.search.engine import Engine
 from hplus.search.local import LocalEngine
 from hplus.search.searcher import alphas_of, fitted
 from hplus.types import F64, Encoded, Search
@@ -47,7 +48,7 @@ def sample(engine: LocalEngine) -> Encoded | None:
     return engine.read(documents[chosen], None)
 
 
-def average(engine: LocalEngine, request: Search, query: Encoded, documents: Encoded) -> Average:
+def average(engine: Engine, request: Search, query: Encoded, documents: Encoded) -> Average:
     """What sampled documents score, on average, for a request whose query is encoded."""
     alphas = alphas_of(engine, request)
     query = fitted(engine, request, query)

@@ -119,6 +119,7 @@ class LocalBranches:
         """By view and k, a raw score that k passages are known to reach."""
         self._ranked: dict[tuple[object, ...], tuple[I64, F64]] = {}
         """By fusion weights and k, what a pass has found for the sum of the views."""
+        self._scales: dict[str, float] = {}
 
     def candidates(self, view: str, k: int) -> Candidates:
         """See `Branches.candidates`."""
@@ -222,10 +223,15 @@ class LocalBranches:
         return np.concatenate([np.empty(0), *scored])
 
     def _scale(self, view: str) -> float:
-        query = self.query
+        """What a raw score is divided by, computed once."""
         if view == "global":
             return 1.0
-        return phrase.scale(query.units) if view == "phrase" else lexical.scale(query.lexical)
+        if view not in self._scales:
+            query = self.query
+            self._scales[view] = (
+                phrase.scale(query.units) if view == "phrase" else lexical.scale(query.lexical)
+            )
+        return self._scales[view]
 
     def _score(self, view: str, segment: Segment, places: I64) -> F32 | F64:
         if view == "global":
@@ -468,6 +474,10 @@ def _largest(values: F32, count: int) -> I64:
 
 def by_part(snapshot: Snapshot, documents: I64) -> Iterator[tuple[Segment, int, I64]]:
     """Documents, ascending, segment by segment: the segment, its first number, places in it."""
+    if len(snapshot.parts) == 1:  # as after a compaction: nothing to divide
+        if len(documents):
+            yield snapshot.parts[0].segment, 0, documents
+        return
     bounds = np.searchsorted(documents, snapshot.first)
     for i in np.flatnonzero(np.diff(bounds)).tolist():
         first = int(snapshot.first[i])
@@ -493,4 +503,6 @@ def recall(engine: LocalEngine, *, sampled: int = 64, query_units: int = 12) -> 
 
 
 def _joined(parts: list[I64]) -> I64:
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

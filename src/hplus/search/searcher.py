@@ -204,17 +204,19 @@ def _hits(
         )
         fused, scores = explained.fused, explained.views()
         explanations = explained.explanations or explanations
+    total = fused.tolist()  # reading an array number by number is slow
+    views = {view: own.tolist() for view, own in scores.items()}
     return [
         Hit(
             id=rows[i].id,
-            score=float(fused[i]),
-            views={view: float(own[i]) for view, own in scores.items()},
+            score=total[i],
+            views={view: own[i] for view, own in views.items()},
             text=rows[i].text,
             metadata=rows[i].metadata,
             explanation=explanations[i],
             passage=rows[i].passage,
         )
-        for i in sorted(range(len(rows)), key=lambda i: (-fused[i], rows[i].id))
+        for i in sorted(range(len(rows)), key=lambda i: (-total[i], rows[i].id))
     ]
 
 

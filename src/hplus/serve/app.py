@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from hplus import __version__
 from hplus.errors import HPlusError
+from hplus.index import Index
 from hplus.serve import dropin, native, page
 from hplus.serve.answers import as_response
 from hplus.serve.guard import REQUEST_ID, App, Guard, Rules
@@ -94,15 +95,16 @@ def _add_watched(
                 "max_client_batch_size": rules.limits.texts,
                 "read_only": rules.read_only,
                 "limits": asdict(rules.limits),
-                "indexes": [native.about(served) for served in indexes.values()],
+                "indexes": await native.abouts(indexes),
             }
         )
 
     @app.get("/metrics", tags=["watch"])
     async def figures() -> Response:
         """Figures for Prometheus."""
-        opened = {name: served.index for name, served in indexes.items()}
-        return Response(metrics.text(opened), media_type=CONTENT_TYPE)
+        # An engine elsewhere has figures of its own, and may take its time.
+        own = {n: one.index for n, one in indexes.items() if isinstance(one.index, Index)}
+        return Response(metrics.text(own), media_type=CONTENT_TYPE)
 
 
 def _add_errors(app: FastAPI, indexes: Mapping[str, Served]) -> None:
@@ -110,7 +112,7 @@ def _add_errors(app: FastAPI, indexes: Mapping[str, Served]) -> None:
         """Where an index lies is no business of clients."""
         problem = problem_of(error)
         for name, served in indexes.items():
-            problem.message = problem.message.replace(str(served.index.path), f"index {name}")
+            problem.message = problem.message.replace(served.index.place, f"index {name}")
         return problem
 
     def respond(problem: RefusedError) -> Response:

@@ -14,8 +14,8 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from threading import Lock
 
+from hplus.any_index import AnyIndex
 from hplus.errors import HPlusError, InputError
-from hplus.index import Index
 from hplus.types import Encoded
 from hplus.unknown import REFUSED
 
@@ -32,7 +32,7 @@ class Waiting:
 class Batches:
     """The queries of one index on their way to its model; seen: told the size of each pass."""
 
-    def __init__(self, index: Index, *, seen: Callable[[int], None]) -> None:
+    def __init__(self, index: AnyIndex, *, seen: Callable[[int], None]) -> None:
         self._index, self._seen = index, seen
         self._encoder = Lock()
         self._waiting: deque[Waiting] = deque()
@@ -68,7 +68,7 @@ class Batches:
             query.outcome = outcome
 
 
-def encode(index: Index, texts: list[str]) -> list[Encoded | BaseException]:
+def encode(index: AnyIndex, texts: list[str]) -> list[Encoded | BaseException]:
     """Each query encoded, or why it is refused; one alone just as `Index.search` encodes it."""
     if len(texts) == 1:
         try:

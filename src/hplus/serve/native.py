@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from hplus.errors import HPlusError, InputError, MissingDocumentError
+from hplus.index import Index
 from hplus.search.results import Results
 from hplus.serve import schemas
 from hplus.serve.answers import as_json, as_response, readable_results
@@ -67,7 +68,7 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
     @router.get("/indexes", tags=["indexes"])
     async def list_indexes() -> Response:
         """Every index: how many documents it has, and its settings."""
-        return as_response({"indexes": [about(served) for served in indexes.values()]})
+        return as_response({"indexes": await abouts(indexes)})
 
     @router.get("/indexes/{name}/stats", tags=["indexes"])
     async def stats(name: str) -> Response:
@@ -76,9 +77,9 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
         found = asdict(await served.read(served.index.stats))
         found["smaller"] = [
             {"budget": budget, "width": width, "bytes": size}
-            for (budget, width), size in found["smaller"].items()
+            for (budget, width), size in found.get("smaller", {}).items()
         ]
-        return as_response({**about(served), **found})
+        return as_response({**await asyncio.to_thread(about, served), **found})
 
     @router.get("/indexes/{name}/count", tags=["indexes"])
     async def count(name: str, where: Where | None = None) -> Response:
@@ -207,9 +208,10 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
     async def compact(name: str, request: schemas.CompactRequest) -> Response:
         """Put segments together and drop what was deleted; searches go on meanwhile."""
         served = of(name)
-        await served.write(
-            partial(served.index.compact, budget=request.budget, width=request.width)
-        )
+        index = served.index
+        if not isinstance(index, Index):
+            raise InputError(f"index {name} is in an engine elsewhere, which compacts by itself")
+        await served.write(partial(index.compact, budget=request.budget, width=request.width))
         return as_response(about(served))
 
     @router.post("/segment", tags=["texts"])
@@ -241,6 +243,11 @@ def routes(indexes: Mapping[str, Served], limits: Limits) -> APIRouter:
     return router
 
 
+async def abouts(indexes: Mapping[str, Served]) -> list[dict[str, Any]]:
+    """The same of every index, none of which waits for searches."""
+    return [await asyncio.to_thread(about, served) for served in indexes.values()]
+
+
 def about(served: Served) -> dict[str, Any]:
     """What a client should know of an index."""
     settings = served.index.settings
@@ -254,7 +261,8 @@ def about(served: Served) -> dict[str, Any]:
         "policy": settings.budget.policy,
         "width": settings.width,
         "global_width": settings.global_width,
-        "format": settings.format,
+        # How an engine keeps vectors, its own figures say.
+        "format": settings.format if isinstance(served.index, Index) else None,
         "fusion": dict(settings.fusion),
         "passage_tokens": settings.passages,
     }

@@ -24,6 +24,7 @@ from hplus.errors import (
     InputError,
     MissingDocumentError,
     MissingExtraError,
+    ServiceError,
     StorageError,
     TermsError,
 )
@@ -68,6 +69,7 @@ KINDS: Sequence[tuple[type[HPlusError], int, str, str | None]] = (
     (InputError, 422, "input", None),
     (IndexBusyError, 503, "busy", None),
     (StorageError, 507, "storage", None),
+    (ServiceError, 503, "engine", None),
     (IndexDamagedError, 500, "damaged", None),
     (HPlusError, 500, "model", None),
 )

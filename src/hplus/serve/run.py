@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
-from pathlib import Path
 
 from hplus.errors import InputError, MissingExtraError, UnknownTokensWarning
 
@@ -22,7 +21,7 @@ try:
     from hplus.serve.guard import App, Rules
     from hplus.serve.limits import Limits
     from hplus.serve.metrics import Metrics
-    from hplus.serve.served import open_all
+    from hplus.serve.served import Place, open_all
 except ModuleNotFoundError as missing:
     raise MissingExtraError(
         f"the service needs {missing.name}: pip install 'hplus[serve]'"
@@ -33,7 +32,7 @@ KEEP_ALIVE = 75
 
 
 def serve(
-    paths: Sequence[Path],
+    places: Sequence[Place],
     rules: Rules,
     *,
     host: str = "127.0.0.1",
@@ -54,7 +53,7 @@ def serve(
         )
     with listen(host, port) as listening:
         metrics = Metrics()
-        indexes = open_all(paths, model, rules.limits, metrics.batch.observe)
+        indexes = open_all(places, model, rules.limits, metrics.batch.observe)
         for served in indexes.values():
             served.index.encode("warm")  # the first pass of a model is slow
         set_up_logs(log)

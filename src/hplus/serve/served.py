@@ -1,7 +1,8 @@
 """One index as it is served: readers in a pool of threads, one thread for changes.
 
 The library lets one thread change an index while others read it: a change is confirmed, then shown.
-What other processes confirm is shown within a second.
+What other processes confirm is shown within a second; a collection of an engine elsewhere is asked
+anew by every search.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hplus.any_index import AnyIndex
+from hplus.engines import is_address, name_of
+from hplus.engines.address import parse
 from hplus.errors import HPlusError, InputError
-from hplus.index import Index
-from hplus.search.average import Average, average, sample
+from hplus.index import open_index
+from hplus.search.average import Average, average
 from hplus.search.requests import as_request
 from hplus.search.results import Results
 from hplus.serve.batch import Batches, Waiting
@@ -30,21 +34,25 @@ if TYPE_CHECKING:
 
 REFRESH = 1.0
 """Seconds after which changes of other processes are looked for."""
+SAMPLED = 60.0
+"""Seconds for which a sample of documents is good where an engine counts no generations."""
 _log = logging.getLogger("hplus.serve")
 Answer = TypeVar("Answer")
+Place = str | os.PathLike[str]
+"""The folder of an index, or the address of a collection."""
 
 
 class Served:
     """An open index with the threads that work on it."""
 
     def __init__(
-        self, name: str, index: Index, limits: Limits, batched: Callable[[int], None]
+        self, name: str, index: AnyIndex, limits: Limits, batched: Callable[[int], None]
     ) -> None:
         self.name, self.index = name, index
         self._readers = ThreadPoolExecutor(limits.threads, f"{name}-read")
         self._writer = ThreadPoolExecutor(1, f"{name}-write")
         self._queries = Batches(index, seen=batched)
-        self._sample: tuple[int, Encoded | None] = (-1, None)
+        self._sample: tuple[float, Encoded | None] = (-1.0, None)
 
     @property
     def model(self) -> HPlus:
@@ -82,11 +90,12 @@ class Served:
 
     def average(self, request: Search, query: Encoded) -> Average | None:
         """What an average document of the index scores; the sample is as old as the generation."""
-        engine = self.index.engine
-        if self._sample[0] != engine.snapshot.generation:
-            self._sample = engine.snapshot.generation, sample(engine)
+        made = self.index.generation
+        age = time.monotonic() // SAMPLED if made is None else made
+        if self._sample[0] != age:
+            self._sample = age, self.index.sample()
         documents = self._sample[1]
-        return None if documents is None else average(engine, request, query, documents)
+        return None if documents is None else average(self.index.engine, request, query, documents)
 
     def average_like(self, id_: str, options: Mapping[str, Any]) -> Average | None:
         """The same where the query is a document of the index."""
@@ -116,21 +125,22 @@ class Served:
         self.index.close()
 
 
-def names_of(paths: Sequence[Path]) -> dict[str, Path]:
-    """The name that each index is served under: that of its folder, without the ending."""
-    names: dict[str, Path] = {}
-    for path in paths:
-        name = path.resolve().stem
+def names_of(places: Sequence[Place]) -> dict[str, Place]:
+    """Every index by the name that it is served under."""
+    names: dict[str, Place] = {}
+    for place in places:
+        name = name_of(place)
         if name in names:
+            first, second = (parse(str(p)) if is_address(p) else p for p in (names[name], place))
             raise InputError(
-                f"{names[name]} and {path} would both be served as {name!r}; rename one of them"
+                f"{first} and {second} would both be served as {name!r}; rename one of them"
             )
-        names[name] = path
+        names[name] = place
     return names
 
 
 def open_all(
-    paths: Sequence[Path],
+    places: Sequence[Place],
     model: str | None,
     limits: Limits,
     batched: Callable[[int], None],
@@ -139,12 +149,12 @@ def open_all(
     models: dict[str, Any] = {}
     found: dict[str, Served] = {}
     with contextlib.ExitStack() as opened:
-        for name, path in names_of(paths).items():
-            index = opened.enter_context(Index.open(path))
+        for name, place in names_of(places).items():
+            index = opened.enter_context(open_index(place))
             made = index.settings.fingerprint
             if made in models or model is not None:
                 index.close()
-                index = opened.enter_context(Index.open(path, model=models.get(made, model)))
+                index = opened.enter_context(open_index(place, models.get(made, model)))
             models[made] = index.model
             found[name] = Served(name, index, limits, batched)
         opened.pop_all()

@@ -8,6 +8,7 @@ long as the snapshot lives.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
 from hplus.filters import sql
 from hplus.filters.ast import Exists, Field, Filter, fields_of
@@ -23,9 +24,12 @@ NAMED = 3
 def hint(snapshot: Snapshot, where: Filter) -> str:
     """A sentence about the fields that no document has; empty if there is none."""
     lacking = [field for field in fields_of(where) if not _known(snapshot, field)]
-    if not lacking or not len(snapshot):
-        return ""
-    return "; ".join(f"no document has a field {spelled(f)}{_near(snapshot, f)}" for f in lacking)
+    return said(lacking, _names(snapshot)) if lacking and len(snapshot) else ""
+
+
+def said(lacking: Sequence[Field], names: Sequence[str]) -> str:
+    """That no document has these fields; names: of the fields that there are."""
+    return "; ".join(f"no document has a field {spelled(f)}{_near(names, f)}" for f in lacking)
 
 
 def _known(snapshot: Snapshot, field: Field) -> bool:
@@ -41,9 +45,8 @@ def _known(snapshot: Snapshot, field: Field) -> bool:
     return known
 
 
-def _near(snapshot: Snapshot, field: Field) -> str:
-    """The fields that may have been meant: spelled alike, else some of those that there are."""
-    names = [
+def _names(snapshot: Snapshot) -> list[str]:
+    return [
         str(name)
         for (name,) in catalogue.select(
             snapshot.connection,
@@ -52,6 +55,10 @@ def _near(snapshot: Snapshot, field: Field) -> str:
             [LOOKED_AT],
         )
     ]
+
+
+def _near(names: Sequence[str], field: Field) -> str:
+    """The fields that may have been meant: spelled alike, else some of those that there are."""
     folded = {name.casefold(): name for name in names}
     close = difflib.get_close_matches(field.path[0].casefold(), list(folded), NAMED, 0.6)
     shown = [spelled(Field((folded[name],))) for name in close]

@@ -59,6 +59,11 @@ def dequantise(codes: Array, scales: F16 | None) -> F32:
     return vectors if scales is None else vectors * scales.astype(np.float32)[:, None]
 
 
+def as_float16(weights: F32) -> F16:
+    """Lexical weights as they are kept; one beyond float16 is its largest number."""
+    return np.minimum(weights, np.finfo(np.float16).max).astype(np.float16)
+
+
 def bytes_of(vectors: float, width: int, format: str) -> float:
     """Bytes of a document's vectors in a format.
 
@@ -212,9 +217,8 @@ class SegmentBuilder:
         part |= {name: getattr(encoded.coverage, name) for name in _COVERAGE}
         self.parts.append(part)
         lexical = encoded.lexical
-        weights = np.minimum(lexical.weights, np.finfo(np.float16).max)
         document = self.documents + item_of_row(lexical.offsets)
-        self.lexical.append((lexical.ids, document, weights.astype(np.float16)))
+        self.lexical.append((lexical.ids, document, as_float16(lexical.weights)))
         self.documents += len(numbers)
         self.bytes += sum(array.nbytes for array in part.values()) + 6 * len(document)
 

@@ -187,6 +187,8 @@ class Snapshot:
 
     def numbers(self, documents: I64) -> I64:
         """The catalogue's numbers of documents numbered across the segments."""
+        if len(self.parts) == 1:
+            return self.parts[0].segment.numbers[documents]
         part = np.searchsorted(self.first, documents, side="right") - 1
         numbers = np.empty(len(documents), np.int64)
         for i in np.unique(part).tolist():

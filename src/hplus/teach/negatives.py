@@ -3,8 +3,8 @@
 The hardest candidates are often unmarked answers, and alone they teach a student little about the
 rest of the collection. So the choice is spread over the whole range of a teacher's scores: the
 range from the lowest candidate to a margin below the positive is divided into as many equal parts
-as negatives are wanted, and one is drawn from each. What scores above the margin, what nearly
-repeats the positive, and what is a positive of the same query elsewhere, is never a negative.
+as negatives are wanted, and one is drawn from each. What scores above the margin, and what is or
+nearly repeats a positive of the same query, here or elsewhere, is never a negative.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ def find_negatives(
     for group, own in zip(groups, candidates, strict=True):
         positive = number[group.documents[0]]
         drawn = random.integers(len(documents), size=RANDOM).tolist()
-        others = [d for d in dict.fromkeys([*own, *drawn]) if d not in answers[group.query]]
-        kept = [d for d in others if not same_text(sets[positive], sets[d])]
+        right = answers[group.query]
+        others = [d for d in dict.fromkeys([*own, *drawn]) if d not in right]
+        kept = [d for d in others if not any(same_text(sets[a], sets[d]) for a in right)]
         dropped["near duplicates of the positive"] += len(others) - len(kept)
         members.append(np.array([positive, *kept], np.int64))
     scores = teach_scores(teachers, queries, documents, members, cache)

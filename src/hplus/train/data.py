@@ -175,9 +175,12 @@ def part_of(batch: Batch, process: int, processes: int) -> Batch:
 
 def allowed(data: Data, batch: Batch, documents: I64, positive: I64) -> Bool:
     """Which documents (rows, in the columns of a score matrix) may stand against each query's
-    positive, bool[b, D]: not its copies, not another answer to the same query."""
-    allowed = np.ones((len(batch.queries), len(documents)), np.bool_)
+    positive, bool[b, D]: not its copies, not another answer to the same query, and of what several
+    processes have, one."""
+    once = np.zeros(len(documents), np.bool_)
+    once[np.unique(documents, return_index=True)[1]] = True
+    allowed = np.empty((len(batch.queries), len(documents)), np.bool_)
     for i, row in enumerate(batch.queries.tolist()):
-        allowed[i] = ~np.isin(documents, data.answers_of(row))
+        allowed[i] = once & ~np.isin(documents, data.answers_of(row))
         allowed[i, positive[i]] = True
     return allowed

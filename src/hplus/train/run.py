@@ -52,7 +52,6 @@ def train(
     """
     world = world or World()
     schedule = config.schedule
-    torch.manual_seed(schedule.seed)
     batches = Batches(data, config, processes=world.processes, stage=stage)
     learning = student.learning()
     optimiser = make_optimiser(learning, config)

@@ -82,6 +82,11 @@ def test_divergence_from_the_teacher(seed: int, tau: float) -> None:
 def test_min_max_keeps_padding_out() -> None:
     found = min_max(t([[3.0, 1.0, 2.0], [5.0, 5.0, -np.inf]]))
     np.testing.assert_allclose(found, [[1, 0, 0.5], [0, 0, -np.inf]])
+    ragged = t([[3.0, 1.0, 2.0], [5.0, 4.0, -np.inf]]).requires_grad_()
+    teacher = t([[2.0, 1.0, 0.0], [1.0, 0.0, -np.inf]])
+    (gradient,) = torch.autograd.grad(teacher_divergence(teacher, min_max(ragged), 0.3), ragged)
+    assert gradient.isfinite().all()
+    assert gradient[1, 2] == 0
 
 
 @some

@@ -153,8 +153,13 @@ def create_store(
             if not _exists(nodes, address) or _read(nodes, address) != note:
                 raise
         collection = Collection(nodes, address, note, version)
-        collection.index_field("rough", grpc.FieldType.FieldTypeBool)
-        collection.index_field("names", grpc.FieldType.FieldTypeKeyword)
+        try:
+            collection.index_field("rough", grpc.FieldType.FieldTypeBool)
+            collection.index_field("names", grpc.FieldType.FieldTypeKeyword)
+        except BaseException:
+            with suppress(ServiceError):
+                collection.drop()  # without its indexes it would be half made
+            raise
         stack.pop_all()
     return collection
 

@@ -161,5 +161,7 @@ class Nodes:
                 f"{self.address} refuses the key; set QDRANT_API_KEY to one that may do this"
             )
         if code == _CODES.NOT_FOUND:
-            return InputError(f"{self.address} does not exist: {details}")
+            return InputError(
+                f"{self.address} does not exist; hplus push INDEX {self.address} makes it"
+            )
         return ServiceError(f"{self.address} refuses: {details}")

@@ -85,17 +85,18 @@ function fill() {
 function figures() {
   for (const view of VIEWS) of(`${view}-out`).textContent = fusion()[view].toFixed(2);
   const [b, w] = [budgets(), widths()];
-  const budget = settings.budget ?? b.at(-1);
-  const width = settings.width ?? w.at(-1);
+  const about = indexes.get(settings.index);
+  const budget = settings.budget ?? b.at(-1) ?? about.budget;
+  const width = settings.width ?? w.at(-1) ?? about.width;
   of("budget-out").textContent = settings.budget === null ? `all (${budget ?? 0})` : `${budget}`;
   of("width-out").textContent = settings.width === null ? `all (${width ?? 0})` : `${width}`;
   of("budget").setAttribute("aria-valuetext", of("budget-out").textContent);
   of("width").setAttribute("aria-valuetext", of("width-out").textContent);
   const size = (x, y) => smaller.find((one) => one.budget === x && one.width === y)?.bytes ?? 0;
   const [own, all] = [size(budget, width), size(b.at(-1), w.at(-1))];
-  const share = all ? ` (${Math.round((100 * own) / all)}%)` : "";
-  const took = figures.took ? `, ${figures.took.search.toFixed(1)} ms to search` : "";
-  of("bytes").textContent = `${megabytes(own)} of ${megabytes(all)}${share}${took}`;
+  const share = all ? `${megabytes(own)} of ${megabytes(all)} (${Math.round((100 * own) / all)}%)` : "";
+  const took = figures.took ? `${figures.took.search.toFixed(1)} ms to search` : "";
+  of("bytes").textContent = [share, took].filter(Boolean).join(", ");
 }
 
 const megabytes = (bytes) =>

@@ -29,7 +29,9 @@ def min_max(scores: Tensor) -> Tensor:
     there = scores > -torch.inf
     low = scores.masked_fill(~there, torch.inf).amin(dim=1, keepdim=True)
     high = scores.amax(dim=1, keepdim=True)
-    return (scores - low) / (high - low).clamp_min(1e-6)
+    # The gradient of infinity over the range would be none.
+    own = torch.where(there, scores, low)
+    return ((own - low) / (high - low).clamp_min(1e-6)).masked_fill(~there, -torch.inf)
 
 
 def spread(scores: Tensor) -> Tensor:

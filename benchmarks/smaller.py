@@ -1,0 +1,115 @@
+"""hplus-mini v2 beside hplus-small: what half of the layers cost in quality, and save in time.
+
+    python benchmarks/smaller.py EVAL --cache STATES --out docs/results
+    python benchmarks/smaller.py EVAL --cache STATES --out docs/results --rate
+
+The four test sets as in the README's table: at most 500 queries (seed 13), texts cut at 256 tokens,
+each view rescoring its model's own global top 1,000. `smaller.jsonl` gets the lines of every set
+and the paired differences of their macro. `--rate` encodes 200 SciFact abstracts by both models,
+slices taking turns on one thread, and writes `smaller_rate.jsonl`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hplus import Budget, HPlus
+from hplus.evaluate import rescore
+from hplus.evaluate.bench import Bench
+from hplus.evaluate.data import read_beir, sample
+from hplus.evaluate.statistics import paired_difference
+from hplus.types import F64
+from hplus.views.fusion import fuse
+from machine import record
+
+SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
+MODELS = ("mini2", "small")
+QUERIES = 500
+CELLS = ((32, 384), (32, 128), (16, 128))
+ABSTRACTS, SLICE = 200, 20
+
+
+def lines(bench: Bench) -> Iterator[tuple[str, F64]]:
+    """Of one model and set: the line and nDCG@10 of every query."""
+    views = {"global": bench.pooled(bench.global_), "lexical": bench.pooled(bench.lexical("head"))}
+    yield "global", bench.ndcg10(views["global"])
+
+    def matched(units: str, width: int, budget: Budget) -> F64:
+        queries = bench.units(bench.queries, units, "head", width, Budget())
+        documents = bench.units(bench.documents, units, "head", width, budget)
+        return bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
+
+    yield "tokens, all, 384 wide", bench.ndcg10(matched("tokens", 384, Budget()))
+    fusion = bench.model.recipe.fusion
+    for count, width in CELLS:
+        phrase = matched("crf", width, Budget(count, policy="merge"))
+        name = f"merged to {count}, {width} wide"
+        yield f"phrases, {name}", bench.ndcg10(phrase)
+        all_views = {**views, "phrase": phrase}
+        fused = fuse({view: all_views[view] for view in fusion}, fusion)
+        yield f"hybrid, phrases {name}", bench.ndcg10(fused)
+
+
+def quality(options: argparse.Namespace) -> None:
+    found: dict[str, dict[str, dict[str, F64]]] = {name: {} for name in MODELS}
+    rows = []
+    for name in SETS:
+        data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
+        for source in MODELS:
+            model = HPlus(source, long="cut")
+            for line, own in lines(Bench(model, data, options.cache)):
+                found[source].setdefault(line, {})[name] = own
+                row = {"set": name, "model": source, "line": line, "queries": len(own)}
+                row |= {"ndcg10": round(100 * float(own.mean()), 2)}
+                rows.append(row | {"fingerprint": model.fingerprint[:12]})
+    for line, by_set in found["mini2"].items():
+        d = paired_difference(by_set, found["small"][line])
+        figures = {k: round(100 * getattr(d, k), 2) for k in ("mean", "low", "high")}
+        rows.append({"set": "macro", "model": "mini2 minus small", "line": line, **figures})
+    text = "\n".join(json.dumps(row) for row in rows) + "\n"
+    print(text, end="")
+    (options.out / "smaller.jsonl").write_text(text)
+
+
+def rate(options: argparse.Namespace) -> None:
+    texts = read_beir(options.data / "scifact", "test").documents[:ABSTRACTS]
+    models = {name: HPlus(name, long="cut", threads=1) for name in MODELS}
+    spent: dict[str, list[float]] = {name: [] for name in MODELS}
+    for first in range(0, ABSTRACTS, SLICE):
+        for name, model in models.items():
+            started = time.process_time()
+            model.encode_document(texts[first : first + SLICE])
+            spent[name].append((time.process_time() - started) / SLICE)
+    ratios = np.array(spent["small"]) / np.array(spent["mini2"])
+    record(
+        options.out / "smaller_rate.jsonl",
+        [
+            {
+                "abstracts": ABSTRACTS,
+                "mini2_cpu_ms": round(1000 * float(np.mean(spent["mini2"])), 1),
+                "small_cpu_ms": round(1000 * float(np.mean(spent["small"])), 1),
+                "mini2_over_small": round(sum(spent["small"]) / sum(spent["mini2"]), 2),
+                "by_slice": f"{ratios.min():.2f} to {ratios.max():.2f}",
+            }
+        ],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rate", action="store_true")
+    options = parser.parse_args()
+    (rate if options.rate else quality)(options)
+
+
+if __name__ == "__main__":
+    main()
