@@ -87,7 +87,7 @@ def test_help_ends_with_its_example(name: str) -> None:
 
 def test_protocols_are_listed_and_printed(command: Run) -> None:
     _, out, _ = command("protocol")
-    assert len(out.splitlines()) == 17
+    assert len(out.splitlines()) == 20
     _, out, _ = command("protocol", "ablations-16")
     assert "budgets = [16]" in out  # inherited ones whole
     assert 'groupings = ["model", "tokens"]' in out
