@@ -14,7 +14,7 @@ from hplus.types import Span
 
 
 class KnownTexts:
-    """The texts of one side: a number for each, in the order in which they came, and units."""
+    """The texts of one side: a number for each, in the order of the rows, and units."""
 
     def __init__(self) -> None:
         self.count = 0
