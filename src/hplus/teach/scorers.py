@@ -184,12 +184,19 @@ def global_vectors(
 ) -> tuple[F32, F32]:
     """Normalised global vectors of both sides at full width, kept in the cache.
 
-    with_tokens: keep the documents' token states, too, for a teacher that will read them.
+    with_tokens: keep the token states of both sides, too, for a teacher that will read them.
     """
     from hplus.model import HPlus
 
-    model = last_layer(HPlus(source, long="cut"))
-    asked = _pooled(model, queries, "query", cache)
+    whole = HPlus(source, long="cut")
+    model = last_layer(whole)
+    # A teacher of tokens weighs those of a query, for which it needs the heads' layer, too.
+    if with_tokens or are_stored(whole, queries, cache, side="query"):
+        asked = normalise(
+            stored_states(whole, queries, cache, side="query", progress="encoding queries").pooled
+        )
+    else:
+        asked = _pooled(model, queries, "query", cache)
     if with_tokens or are_stored(model, documents, cache):
         given = stored_states(model, documents, cache, progress="encoding documents")
         return asked, normalise(given.pooled)
