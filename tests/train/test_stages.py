@@ -18,7 +18,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import toy  # noqa: E402
-from hplus import HPlus  # noqa: E402
+from hplus import HPlus, checkpoint  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.evaluate.data import RetrievalSet  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
@@ -41,6 +41,7 @@ from hplus.train.passes import Reader, backward, cached_backward, encode  # noqa
 from hplus.train.run import precision, train  # noqa: E402
 from hplus.train.saving import save_student  # noqa: E402
 from hplus.train.student import Student, make_student  # noqa: E402
+from hplus.train.teacher import make_teacher  # noqa: E402
 
 ALL_HEADS = """
 [student]
@@ -264,6 +265,8 @@ def test_a_killed_and_resumed_run_gives_equal_bytes(
     def stop_at_five(self: Any, row: dict[str, float]) -> None:
         kept(self, row)
         if row["step"] == 5:  # the last state is that of step 4
+            with self.path.open("ab") as file:
+                file.write(b'{"step": 6, "lo\x00\xff')  # what a crash may leave
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -314,7 +317,7 @@ def test_partitions_remembered_are_those_found_anew(
 def test_a_state_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:
     settings = config(tmp_path, "schedule.steps=2")
     weights_after(folder, settings, tmp_path / "run")
-    with pytest.raises(InputError, match=r"other settings \(config\)"):
+    with pytest.raises(InputError, match=r"other settings \(schedule\.steps was 2, is 3\)"):
         weights_after(folder, config(tmp_path, "schedule.steps=3"), tmp_path / "run")
     (tmp_path / "run" / state.STATE).write_bytes(b"rubbish")
     with pytest.raises(InputError, match="damaged"):
@@ -550,6 +553,50 @@ def _stop_early(folder: Path, place: Path, world: World) -> None:
     work = place / "work"
     history = train(student, data, settings, stage=1, folder=work, cache=place, world=world)
     (place / f"stopped-{world.process}").write_text(str(history.step))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("student.mode=heads", *STATES), "nothing would learn in stage 2: student.mode is 'heads"),
+        ((*STATES, "loss.states.weight=0"), "no loss is on; give one or more"),
+        (('student.heads=["importance"]',), r"loss\.segmentation needs a CRF: name crf under"),
+        (
+            (
+                'student.heads=["importance"]',
+                "loss.segmentation.weight=0",
+                "loss.boundaries.weight=1",
+            ),
+            r"loss\.boundaries needs a CRF: name crf under",
+        ),
+    ],
+)
+def test_a_run_without_a_purpose_is_one_sentence(
+    folder: Path, tmp_path: Path, changes: tuple[str, ...], message: str
+) -> None:
+    settings = config(tmp_path, f"loss.states.teacher={folder}", *changes)
+    student, data = begin(folder, settings)
+    with pytest.raises(InputError, match=message):
+        train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+
+
+def test_states_are_stored_for_bert_alone(folder: Path, tmp_path: Path) -> None:
+    """The layers of MPNet look the same and would run without their position bias."""
+    base = toy.base(folder)
+    base.backbone.model.config.model_type = "mpnet"
+    with pytest.raises(InputError, match=r"student\.cached serves .* alone, this one is mpnet"):
+        make_student(base, config(tmp_path, *CACHED), 2)
+    student, _ = begin(folder, config(tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "load", lambda *_, **__: base)
+        with pytest.raises(InputError, match=r"teacher serves .* alone, this one is mpnet"):
+            make_teacher("mpnet", student)
+
+
+def test_an_encoder_that_did_not_learn_is_not_called_trained(folder: Path, tmp_path: Path) -> None:
+    student, _ = begin(folder, config(tmp_path, "student.mode=heads"))
+    save_student(student, tmp_path / "out", name="toy")
+    assert HPlus(tmp_path / "out").recipe.trained == ("crf", "importance")
 
 
 def test_alarms(folder: Path, tmp_path: Path) -> None:
