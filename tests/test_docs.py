@@ -56,11 +56,10 @@ def _by_main(words: list[str], folder: Path) -> str:
         mock.patch.dict(os.environ, COLUMNS="100"),
         mock.patch.object(sys, "argv", words),
     ):
-        try:
+        with pytest.raises(SystemExit) as stop:
             main()
-        except SystemExit as stop:
-            assert not stop.code, words
         out.flush()
+    assert not stop.value.code, words
     return out.buffer.getvalue().decode()
 
 

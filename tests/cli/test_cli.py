@@ -352,9 +352,8 @@ def test_every_command_is_helpful(run: Run, command: str) -> None:
     assert EXAMPLES[command].startswith(f"Example: hplus {command} ".rstrip())
 
 
-@pytest.mark.parametrize(
-    "command", [name for name in EXAMPLES if name != "demo"]
-)  # which has a test of its own
+# The demo is run by tests/test_hints.py.
+@pytest.mark.parametrize("command", [name for name in EXAMPLES if name != "demo"])
 def test_the_examples_of_the_help_run(
     command: str,
     run: Run,
@@ -398,23 +397,6 @@ def test_the_examples_of_the_help_run(
     assert code == 0, err
     assert out
     assert without_progress(err) == ""
-
-
-def test_the_demo_shows_every_view() -> None:
-    done = typed(EXAMPLES["demo"].removeprefix("Example: "))
-    assert (done.returncode, without_progress(done.stderr)) == (0, "")
-    for part in (
-        "global",
-        "lexical",
-        "phrase, all units",
-        "merge to 32",
-        "fused",
-        "nDCG@10",
-        "$ hplus index",
-        "--where",
-        "--explain",
-    ):
-        assert part in done.stdout
 
 
 def test_commands_are_documented() -> None:
