@@ -6,16 +6,21 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import signal
 import socket
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from hplus import HPlus
+from hplus import HPlus, checkpoint
+from hplus.backbones.load import load_backbone
 from tiny import write_tiny
 
 # Adapters whose packages `make test` does not install have no examples to collect.
@@ -53,6 +58,32 @@ def _signals_are_as_before() -> Iterator[None]:
     yield
     for kind, handler in before.items():
         signal.signal(kind, handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shipped_encoders_are_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every command loads its model: reading, hashing and compiling the same encoder each time took
+    half of the time of their tests. What a test has written is always read; so is everything in
+    tests of `backbones`, which call the loader itself."""
+    temporary = [Path(tempfile.gettempdir()).resolve(), tmp_path_factory.getbasetemp().resolve()]
+    known: dict[str, Any] = {}
+
+    def once(reference: Mapping[str, Any], **options: Any) -> Any:
+        place = Path(reference.get("path", "")).resolve()
+        shipped = reference.get("kind") in ("mini", "bert") and "hub" not in reference
+        shipped &= not any(place.is_relative_to(other) for other in temporary)
+        if not shipped or options["device"] is not None or options.get("adapter"):
+            return load_backbone(reference, **options)
+        key = json.dumps([reference, options], sort_keys=True)
+        if key not in known:
+            known[key] = load_backbone(reference, **options)
+        found = copy.copy(known[key])
+        found.reference = dict(found.reference)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "load_backbone", once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hplus import FilterError, HPlus, Index, InputError, ModelMismatchError, Terms
+from hplus.cli import demo, main
 from hplus.errors import CheckpointError
 from hplus.filters.ast import Field
 from hplus.filters.syntax import parse, spelled
@@ -161,19 +161,23 @@ def test_a_config_that_grows_by_its_hints(tmp_path: Path) -> None:
     assert read_config(path).name == "mine"
 
 
-def test_the_commands_of_the_demo_can_be_repeated(tmp_path: Path) -> None:
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "hplus", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+def test_the_demo_shows_every_view_and_commands_that_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
 
-    shown = run("demo")
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["hplus", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        assert not stop.value.code, err
+        return out
+
+    shown = run(*demo.EXAMPLE.removeprefix("Example: hplus ").split())
+    views = ("global", "lexical", "phrase, all units", "merge to 32", "fused", "nDCG@10")
+    for part in (*views, "$ hplus index", "--where", "--explain"):
+        assert part in shown
     commands = re.findall(r"^\$ hplus (.*)$", shown, re.MULTILINE)
     assert [command.split()[0] for command in commands] == ["segment", "index", *["search"] * 4]
     for command in commands:

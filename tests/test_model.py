@@ -287,12 +287,28 @@ def test_what_precedes_a_failing_element_is_delivered(
         assert sum(map(len, given_out)) == bad_after
 
 
+@pytest.mark.slow
 def test_one_process_per_device(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three processes that import torch; `test_each_device_gets_a_process` has none."""
     monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
     by_torch = tiny.encode_document(TEXTS, devices=["cpu", "cpu"])
     assert_same(by_torch, tiny.encode_document(TEXTS), rtol=1e-4)
     with pytest.raises(HPlusError, match="device 'nosuch' cannot be used"):
         tiny.encode_document(TEXTS, devices=["nosuch"])
+
+
+def test_each_device_gets_a_process(tiny: HPlus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts_module, "STEP_TEXTS", 3)
+    asked: list[object] = []
+
+    def pool(processes: int, *, initargs: tuple[Any, ...], **_: object) -> None:
+        asked.append([initargs[0].get(timeout=60) for _ in range(processes)])
+        raise InputError("no process is started")
+
+    monkeypatch.setattr("hplus.workers.ProcessPoolExecutor", pool)
+    with pytest.raises(InputError, match="no process is started"):
+        tiny.encode_document(TEXTS, devices=["cuda:0", "cuda:1"])
+    assert asked == [[(0, "cuda:0"), (1, "cuda:1")]]
     with pytest.raises(InputError, match="list"):
         tiny.encode_document(TEXTS, devices="cpu")
     with pytest.raises(InputError, match="expected workers to be a whole number of 1"):
@@ -387,7 +403,7 @@ def test_score_takes_one_query_and_any_list_of_documents(tiny: HPlus) -> None:
 
 def test_merged_long_texts_alone_and_in_a_batch(mini: HPlus) -> None:
     passages = read_beir(demo_folder("en")).documents
-    texts = [" ".join(passages[i : i + 3]) for i in range(0, 18, 3)]
+    texts = [" ".join(passages[i : i + 3]) for i in range(0, 9, 3)]
     for budget in (Budget(8, policy="merge"), Budget(16, policy="ward")):
         together = mini.encode_document(texts, budget=budget)
         for i, text in enumerate(texts):

@@ -22,6 +22,7 @@ from hplus import HPlus, checkpoint
 from hplus.cli import train
 from hplus.errors import InputError
 from hplus.evaluate.data import demo_folder, texts_of
+from hplus.heads.lexical import LexicalHead
 from hplus.teach.label_file import write_labels
 from hplus.teach.labels import Labelled
 from hplus.train import heads as training
@@ -186,6 +187,27 @@ def test_a_crf_alone_on_a_base_with_an_importance_head_loads(train_heads: Run, h
     code, _, err = train_heads("mine", "--model", str(here / "base"), with_pairs=False)
     assert (code, err) == (0, "")
     assert HPlus(here / "mine").recipe.units == "crf"
+
+
+def test_a_lexical_head_of_the_base_is_kept(train_heads: Run, here: Path, tiny: HPlus) -> None:
+    """With what else the base was trained for and its notes; or the new model would not load."""
+    vocabulary = tiny.checkpoint.backbone.tokenizer.vocabulary
+    head = LexicalHead(np.ones(tiny.dim, np.float32), 0.5, np.ones(vocabulary, np.float32))
+    recipe = replace(
+        tiny.recipe, importance="uniform", lexical="head", trained=("lexical", "encoder"), layer=1
+    )
+    base = checkpoint.save(
+        here / "base",
+        checkpoint.Checkpoint(
+            tiny.checkpoint.backbone, recipe, lexical=head, notes={"backbone": "tiny"}
+        ),
+    )
+    assert train_heads("mine", "--model", str(base))[0] == 0
+    made = HPlus(here / "mine")
+    assert made.recipe.trained == ("lexical", "encoder", "crf", "importance")
+    assert made.checkpoint.lexical is not None
+    assert made.checkpoint.notes["backbone"] == "tiny"
+    assert "training" in made.checkpoint.notes
 
 
 def interrupt(train_heads: Run, monkeypatch: pytest.MonkeyPatch, out: str) -> None:

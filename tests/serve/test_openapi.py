@@ -49,7 +49,7 @@ def fuzz(address: str, examples: int) -> None:
 
 def test_a_short_fuzz(folder: Path, served_model: HPlus) -> None:
     with on_loopback(folder, model=served_model) as (address, _):
-        fuzz(address, 2)
+        fuzz(address, 1)
 
 
 @pytest.mark.slow

@@ -158,10 +158,10 @@ def test_a_disk_that_fails_at_any_operation(
 ) -> None:
     monkeypatch.setattr(compact, "TIER", 3)
     warned = 0
+    start = seen(path)
     for stop in count():
         shutil.copytree(path, here := tmp_path / str(stop))
         disk = FaultyDisk(stop, disk_error(number), lasting=lasting)
-        start = seen(here)
         with opened(here, disk) as index, warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             before, failed = index.generation, ""

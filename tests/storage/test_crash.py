@@ -127,26 +127,26 @@ def test_a_power_cut_at_any_operation_loses_nothing_confirmed(step: str, tmp_pat
         HISTORY[step](index)
     checked = []
     for stop in range(len(watched.done) + 1):  # the last one: the call returned, then the cut
-        losses = ["killed"]
-        for loss in losses:
-            shutil.copytree(start, path := tmp_path / f"{stop} {loss}")
-            disk = FaultyDisk(stop)
-            with opened(path, disk) as index:
-                disk.arm()
-                try:
-                    HISTORY[step](index)
-                except PowerCut:
-                    assert stop < len(watched.done)
-                else:
-                    assert stop == len(watched.done)
-            if loss == "killed":
-                losses += disk.losses()
+        shutil.copytree(start, path := tmp_path / "cut")
+        disk = FaultyDisk(stop)
+        with opened(path, disk) as index:
+            disk.arm()
+            try:
+                HISTORY[step](index)
+            except PowerCut:
+                assert stop < len(watched.done)
+            else:
+                assert stop == len(watched.done)
+        path.rename(tmp_path / "killed")
+        for loss in ["killed", *disk.losses()]:
+            shutil.copytree(tmp_path / "killed", path)
             disk.cut_power(loss)
             left = (disk.commits, contents(path))
             if left not in checked:
                 checked.append(left)
                 assert_sound(path, watched.states[disk.commits])
             shutil.rmtree(path)
+        shutil.rmtree(tmp_path / "killed")
 
 
 @pytest.mark.parametrize("step", ["add", "delete", "update", "compact to a smaller budget"])

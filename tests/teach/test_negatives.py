@@ -123,7 +123,12 @@ def test_a_few_at_random_are_the_floor_of_the_range(
     assert set(far) & set(made[0].documents)
 
 
-def test_an_index_gives_passages_and_is_kept_apart(mini: HPlus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("also", [[], ["bm25"]])
+def test_an_index_gives_passages_and_is_kept_apart(
+    mini: HPlus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, also: list[str]
+) -> None:
+    """Neither at random nor by another source is an evaluation text of the index a negative."""
+    monkeypatch.setattr(negatives, "RANDOM", 100)  # every document is drawn
     long = "Gliclazide is a drug for diabetes. " + "The heart is an organ of the patient. " * 6
     apart = "Insulin is another drug for diabetes in every patient with type one."
     rows = [{"_id": "long", "text": long}, {"_id": "apart", "text": apart}]
@@ -134,7 +139,7 @@ def test_an_index_gives_passages_and_is_kept_apart(mini: HPlus, tmp_path: Path) 
         made, _ = find_negatives(
             PAIRS[:2],
             count=20,
-            sources=[f"index:{tmp_path / 'i.hplus'}"],
+            sources=[f"index:{tmp_path / 'i.hplus'}", *also],
             teachers=[Teacher("bm25")],
             cache=tmp_path,
             apart_from=against,

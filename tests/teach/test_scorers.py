@@ -71,6 +71,22 @@ def test_kept_vectors_never_answer_for_others(encoder: str, tmp_path: Path) -> N
         np.testing.assert_array_equal(one, two)
 
 
+def test_a_text_that_is_query_and_document_is_kept_twice(encoder: str, tmp_path: Path) -> None:
+    """Prompts differ by side: what was kept of a query must not answer for a document."""
+    prompts = {"query_prompt": "type: ", "document_prompt": "disease: "}
+    model = HPlus(encoder, **prompts)
+    model.save(tmp_path / "model")
+    texts = QUERIES + DOCUMENTS[:3]
+    every = np.arange(len(texts))
+    for _ in range(2):  # encoded, then read from the cache
+        found = SCORERS["global"](
+            str(tmp_path / "model"), texts, texts, [every] * len(texts), tmp_path / "cache"
+        )
+        for query, scores in zip(texts, found, strict=True):
+            np.testing.assert_allclose(scores, model.score(query, texts).global_, atol=1e-5)
+    assert max(np.diag(found)) < 0.999  # read alike, a text would be its own copy
+
+
 def test_one_encoding_serves_both_views(
     encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import toy  # noqa: E402
-from hplus import HPlus  # noqa: E402
+from hplus import HPlus, checkpoint  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.evaluate.data import RetrievalSet  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
@@ -41,6 +43,7 @@ from hplus.train.passes import Reader, backward, cached_backward, encode  # noqa
 from hplus.train.run import precision, train  # noqa: E402
 from hplus.train.saving import save_student  # noqa: E402
 from hplus.train.student import Student, make_student  # noqa: E402
+from hplus.train.teacher import make_teacher  # noqa: E402
 
 ALL_HEADS = """
 [student]
@@ -264,6 +267,8 @@ def test_a_killed_and_resumed_run_gives_equal_bytes(
     def stop_at_five(self: Any, row: dict[str, float]) -> None:
         kept(self, row)
         if row["step"] == 5:  # the last state is that of step 4
+            with self.path.open("ab") as file:
+                file.write(b'{"step": 6, "lo\x00\xff')  # what a crash may leave
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -314,7 +319,7 @@ def test_partitions_remembered_are_those_found_anew(
 def test_a_state_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:
     settings = config(tmp_path, "schedule.steps=2")
     weights_after(folder, settings, tmp_path / "run")
-    with pytest.raises(InputError, match=r"other settings \(config\)"):
+    with pytest.raises(InputError, match=r"other settings \(schedule\.steps was 2, is 3\)"):
         weights_after(folder, config(tmp_path, "schedule.steps=3"), tmp_path / "run")
     (tmp_path / "run" / state.STATE).write_bytes(b"rubbish")
     with pytest.raises(InputError, match="damaged"):
@@ -470,21 +475,18 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    workers = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder), str(tmp_path)],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
-        )
-        for rank in range(2)
-    ]
+    workers = subprocess.Popen(
+        [sys.executable, __file__, str(folder), str(tmp_path)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        },
+        start_new_session=True,
+    )
     alone = [_one_step(folder, tmp_path, World(), queries=8, stage=stage) for stage in (1, 2)]
     settings = config(tmp_path, "batch.queries=8", "data.documents=4")
     whole = Batches(begin(folder, settings, _shared())[1], settings).at(0)
@@ -492,10 +494,10 @@ def test_two_processes_equal_one_with_the_whole_batch(folder: Path, tmp_path: Pa
     assert one & two
     assert len(one) < len(two)  # so that what fills the first up would stand before the second
     try:
-        assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+        assert workers.wait(timeout=120) == 0
     finally:
-        for worker in workers:
-            worker.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(workers.pid, signal.SIGKILL)  # both
     for stage, own in zip((1, 2), alone, strict=True):
         together = state.read_weights(tmp_path / f"together-{stage}.safetensors")
         assert together.keys() == own.keys()
@@ -550,6 +552,50 @@ def _stop_early(folder: Path, place: Path, world: World) -> None:
     work = place / "work"
     history = train(student, data, settings, stage=1, folder=work, cache=place, world=world)
     (place / f"stopped-{world.process}").write_text(str(history.step))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("student.mode=heads", *STATES), "nothing would learn in stage 2: student.mode is 'heads"),
+        ((*STATES, "loss.states.weight=0"), "no loss is on; give one or more"),
+        (('student.heads=["importance"]',), r"loss\.segmentation needs a CRF: name crf under"),
+        (
+            (
+                'student.heads=["importance"]',
+                "loss.segmentation.weight=0",
+                "loss.boundaries.weight=1",
+            ),
+            r"loss\.boundaries needs a CRF: name crf under",
+        ),
+    ],
+)
+def test_a_run_without_a_purpose_is_one_sentence(
+    folder: Path, tmp_path: Path, changes: tuple[str, ...], message: str
+) -> None:
+    settings = config(tmp_path, f"loss.states.teacher={folder}", *changes)
+    student, data = begin(folder, settings)
+    with pytest.raises(InputError, match=message):
+        train(student, data, settings, stage=2, folder=tmp_path / "run", cache=tmp_path)
+
+
+def test_states_are_stored_for_bert_alone(folder: Path, tmp_path: Path) -> None:
+    """The layers of MPNet look the same and would run without their position bias."""
+    base = toy.base(folder)
+    base.backbone.model.config.model_type = "mpnet"
+    with pytest.raises(InputError, match=r"student\.cached serves .* alone, this one is mpnet"):
+        make_student(base, config(tmp_path, *CACHED), 2)
+    student, _ = begin(folder, config(tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "load", lambda *_, **__: base)
+        with pytest.raises(InputError, match=r"teacher serves .* alone, this one is mpnet"):
+            make_teacher("mpnet", student)
+
+
+def test_an_encoder_that_did_not_learn_is_not_called_trained(folder: Path, tmp_path: Path) -> None:
+    student, _ = begin(folder, config(tmp_path, "student.mode=heads"))
+    save_student(student, tmp_path / "out", name="toy")
+    assert HPlus(tmp_path / "out").recipe.trained == ("crf", "importance")
 
 
 def test_alarms(folder: Path, tmp_path: Path) -> None:
@@ -684,6 +730,9 @@ if __name__ == "__main__":
     from hplus.train import distributed
 
     torch.set_num_threads(1)
+    # Two processes of one: what is imported, most of the time, is imported once.
+    second = os.fork()
+    os.environ["RANK"] = "0" if second else "1"
     here = distributed.join()
     for number in (1, 2):
         found = _one_step(Path(sys.argv[1]), Path(sys.argv[2]), here, queries=4, stage=number)
@@ -693,4 +742,4 @@ if __name__ == "__main__":
     distributed.leave()
     # The gradients are tested, not torch's exit, at which a thread of gloo may still hold a tensor
     # and abort the process when the interpreter has gone (pytorch/pytorch#190489).
-    os._exit(0)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]) if second else 0)

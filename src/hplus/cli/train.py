@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hplus.model import HPlus
     from hplus.train.heads import Heads
 
-app = typer.Typer(help="Train on frozen states.", no_args_is_help=True)
+app = typer.Typer(help="Train heads, or an encoder with its heads.", no_args_is_help=True)
 EXAMPLE = (
     "Example: hplus train heads labels.jsonl.gz --dev dev.jsonl.gz --pairs pairs.jsonl --out mine"
 )
@@ -118,9 +118,11 @@ def _save(out: Path, base: HPlus, trained: Heads, name: str, log: dict[str, Any]
         units="crf",
         long="stitch",
         importance="head" if head else base.recipe.importance,
-        trained=("crf", "importance") if head else ("crf",),
+        trained=tuple(
+            dict.fromkeys([*base.recipe.trained, "crf", *(["importance"] if head else [])])
+        ),
     )
-    notes = {"training": log}
+    notes = {**base.checkpoint.notes, "training": log}
     checkpoint.save(
         out, replace(base.checkpoint, recipe=recipe, crf=trained.crf, head=head, notes=notes)
     )

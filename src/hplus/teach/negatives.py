@@ -45,8 +45,9 @@ def find_negatives(
 ) -> tuple[list[Group], Counter[str]]:
     """Each query with its positive and up to `count` negatives, and what was left out.
 
-    sources: "bm25" and "global:MODEL", over the positives of all groups, and "index:FOLDER", over
-    the documents of an index. teachers: whose scores the choice is spread over.
+    sources: "bm25" and "global:MODEL", over the positives of all groups and what an index named
+    before them gave, and "index:FOLDER", over the documents of an index. teachers: whose scores the
+    choice is spread over. apart_from: no near duplicate of these comes out of an index.
     """
     # Sorted: `teach scores` then finds their states in the same cache.
     documents = sorted({group.documents[0] for group in groups})
@@ -104,7 +105,7 @@ def spread_choice(
     parts, first = np.unique(part.astype(np.int64), return_index=True)
     rest = np.delete(free, first)
     chosen = np.concatenate([free[first], rest[: max(0, count - len(parts))]])
-    return np.sort(chosen[np.argsort(-scores[chosen], kind="stable")]), above
+    return np.sort(chosen), above
 
 
 def _candidates(
@@ -143,20 +144,24 @@ def _from_index(
 ) -> list[list[int]]:
     from hplus.index import Index
 
-    number = {text: i for i, text in enumerate(documents)}
+    texts: dict[str, int] = {}  # each once: hits of many queries are the same documents
     found = []
     with Index.open(folder) as index, show_progress(f"searching {folder.name}", len(queries)) as b:
         for query in queries:
             own = []
             for hit in index.search(query, k=DEPTH):
                 text = hit.text if hit.passage is None else hit.text[slice(*hit.passage)]
-                if text.strip() and text not in number:
-                    number[text] = len(documents)
-                    documents.append(text)
-                own += [number[text]] if text in number else []
+                if text.strip():
+                    own.append(texts.setdefault(text, len(texts)))
             found.append(own)
             b.advance(1)
+    known = {text: i for i, text in enumerate(documents)}
+    new = [text for text in texts if text not in known]
     if apart_from is not None:
-        near = set(np.flatnonzero(near_duplicates(documents, apart_from)).tolist())
-        found = [[d for d in own if d not in near] for own in found]
-    return found
+        # Before they join the documents, of which some are drawn at random.
+        near = near_duplicates(new, apart_from)
+        new = [text for text, drop in zip(new, near, strict=True) if not drop]
+    known |= {text: i for i, text in enumerate(new, start=len(documents))}
+    documents += new
+    place = {i: known[text] for text, i in texts.items() if text in known}
+    return [[place[i] for i in own if i in place] for own in found]

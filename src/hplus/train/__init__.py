@@ -1,1 +1,1 @@
-"""Training: heads on frozen states."""
+"""Training: heads on frozen states, and encoders with their heads in two stages."""

@@ -278,6 +278,12 @@ def _check(config: Config, path: Path) -> None:
         (config.data.documents < 1, "data.documents must be 1 or more"),
         (config.schedule.steps < 1, "schedule.steps must be 1 or more"),
         (config.schedule.learning_rate <= 0, "schedule.learning_rate must be above 0"),
+        (config.schedule.head_learning_rate <= 0, "schedule.head_learning_rate must be above 0"),
+        (config.schedule.clip <= 0, "schedule.clip must be above 0"),
+        (config.schedule.validate_every < 1, "schedule.validate_every must be 1 or more"),
+        (config.schedule.save_every < 1, "schedule.save_every must be 1 or more"),
+        (config.schedule.patience < 0, "schedule.patience must be 0 (never) or more"),
+        (config.schedule.seed < 0, "schedule.seed must be 0 or more"),
         (not 0 <= config.schedule.warmup <= 1, "schedule.warmup is a share, 0 to 1"),
         (config.student.mode == "top" and not config.student.layers, "mode top needs layers"),
         (
@@ -299,6 +305,16 @@ def _check(config: Config, path: Path) -> None:
         (
             min(min(h.tau, h.weight) for h in _heads(config)) < 0,
             "tau must be above 0, or 0 to have it measured, and weight 0 or more",
+        ),
+        (min(config.data.sources.values(), default=0) < 0, "data.sources must be 0 or more"),
+        *(
+            (not numbers or min(numbers) < 0, f"{name} needs numbers of 0 or more")
+            for name, numbers in (
+                ("loss.units.budgets", config.loss.units.budgets),
+                ("loss.units.widths", config.loss.units.widths),
+                ("dev.budgets", config.dev.budgets),
+                ("dev.widths", config.dev.widths),
+            )
         ),
     ]
     for is_wrong, what in wrong:

@@ -54,6 +54,7 @@ def train(
     schedule = config.schedule
     batches = Batches(data, config, processes=world.processes, stage=stage)
     learning = student.learning()
+    require_purpose(student, config, stage)
     optimiser = make_optimiser(learning, config)
     run = {"config": as_table(config), "stage": stage, "data": digest, "processes": world.processes}
     history = state.resume(folder, learning, optimiser, json.loads(json.dumps(run)))
@@ -305,12 +306,32 @@ def share_history(history: state.History, by: str, world: World) -> None:
         history.validations.append({"step": history.step, by: value})
 
 
+def require_purpose(student: Student, config: Config, stage: int) -> None:
+    """Something learns, some loss is on, and each has what it needs."""
+    loss = config.loss
+    if not student.learning():
+        raise InputError(
+            f"nothing would learn in stage {stage}: student.mode is {student.settings.mode!r} and "
+            "no head learns; choose another mode, or in stage 2 name heads under student.heads"
+        )
+    parts = (loss.global_, loss.token, loss.lexical, loss.units)
+    others = (loss.segmentation, loss.boundaries, loss.states)
+    if stage == 2 and not any(part.weight for part in (*parts, *others)):
+        raise InputError("no loss is on; give one or more of [loss.*] a weight above 0")
+    for name in ("segmentation", "boundaries"):
+        if stage == 2 and getattr(loss, name).weight and student.crf is None:
+            raise InputError(
+                f"loss.{name} needs a CRF: name crf under student.heads, or start from a model "
+                "that has one"
+            )
+
+
 def require_finite(value: Tensor, step: int) -> None:
     """Stop before a bad number reaches the weights; the state on disk is from before it."""
     if not bool(torch.isfinite(value)):
         raise InputError(
             f"the loss or its gradient is not a finite number at step {step + 1}; lower the "
-            "learning rate or the temperature's inverse, then start again from the last state"
+            "learning rate or raise tau, then start anew with another --out"
         )
 
 
@@ -338,6 +359,14 @@ def fingerprint(student: Student) -> str:
     return digest.hexdigest()
 
 
+def _step(line: str) -> int | None:
+    """The step of a row of the log, None if it is no whole row."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 class Log:
     """JSON Lines, and TensorBoard if asked for; rows after the step resumed from are dropped."""
 
@@ -350,8 +379,9 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         kept = []
         if self.path.exists() and step:
-            rows = [line for line in self.path.read_text("utf-8").splitlines() if line.strip()]
-            kept = [line for line in rows if json.loads(line)["step"] <= step]
+            # A crash may have cut off a line, or left zeros where one should be.
+            lines = self.path.read_text("utf-8", errors="replace").splitlines()
+            kept = [line for line in lines if (at := _step(line)) is not None and at <= step]
         self.path.write_text("".join(f"{line}\n" for line in kept), "utf-8")
         if config.schedule.tensorboard:
             try:

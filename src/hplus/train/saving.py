@@ -40,13 +40,14 @@ def save_student(
     crf = None if student.crf is None else student.crf.to_numpy()
     head = student.importance_head()
     learned = student.settings.heads
+    encoder = [] if student.settings.mode == "heads" else ["encoder"]
     recipe = replace(
         old.recipe,
         name=name,
         units="crf" if "crf" in learned else old.recipe.units,
         importance="head" if "importance" in learned else old.recipe.importance,
         lexical="head" if "lexical" in learned else old.recipe.lexical,
-        trained=tuple(dict.fromkeys([*old.recipe.trained, *learned, "encoder"])),
+        trained=tuple(dict.fromkeys([*old.recipe.trained, *learned, *encoder])),
     )
     saved = replace(
         old,

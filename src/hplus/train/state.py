@@ -65,7 +65,7 @@ def resume(
         with safetensors.safe_open(path, "pt") as file:
             note = {key: json.loads(value) for key, value in file.metadata().items()}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        other = [key for key in run if note["run"].get(key) != run[key]]
+        other = [what.removeprefix("config.") for what in differences(note["run"], run)]
         past = History(run, int(note["step"]), note["validations"], note.get("taus", {}))
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error}); delete {folder}") from None
@@ -82,6 +82,22 @@ def resume(
             moments.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
     return past
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
+    """What two runs do not share, by its name in the configuration, with both values.
+
+    >>> differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3, "d": 4}})
+    ['b.c was 2, is 3', 'b.d was missing, is 4']
+    """
+    found: list[str] = []
+    for name in [*old, *(name for name in new if name not in old)]:
+        before, now = (side.get(name, "missing") for side in (old, new))
+        if isinstance(before, dict) and isinstance(now, dict):
+            found += differences(before, now, f"{where}{name}.")
+        elif before != now:
+            found.append(f"{where}{name} was {before!s:.40}, is {now!s:.40}")
+    return found
 
 
 def load(learning: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:

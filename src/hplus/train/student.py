@@ -53,8 +53,8 @@ class Student(nn.Module):
             self.frozen = self.depth
         if not 0 <= self.frozen <= self.depth:
             raise InputError(f"expected 1 to {self.depth} layers to train, got {settings.layers}")
-        if settings.cached and not hasattr(self.encoder, "encoder"):
-            raise InputError("cached serves BERT alone; set student.cached to false")
+        if settings.cached:
+            require_bert(self.encoder, "student.cached")
         self.crf = self._crf(checkpoint)
         self.importance = self._importance(checkpoint)
         self.lexical = self._lexical(checkpoint)
@@ -278,6 +278,13 @@ def make_student(checkpoint: Checkpoint, config: Config, stage: int) -> Student:
     torch.manual_seed(config.schedule.seed)
     settings = replace(config.student, heads=()) if stage == 1 else config.student
     return Student(checkpoint, settings, token=stage == 2 and config.loss.token.weight > 0)
+
+
+def require_bert(encoder: Any, setting: str) -> None:
+    """Stored states: layers of other families take more than states and a mask, MPNet's a bias."""
+    kind = encoder.config.model_type
+    if kind != "bert":
+        raise InputError(f"{setting} serves encoders of the kind bert alone, this one is {kind}")
 
 
 def layers_of(encoder: Any) -> Any:

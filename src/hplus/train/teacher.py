@@ -12,7 +12,7 @@ from hplus import checkpoint
 from hplus.errors import InputError
 from hplus.train.config import StudentSettings
 from hplus.train.lower import Layer, stored_layer
-from hplus.train.student import Student
+from hplus.train.student import Student, require_bert
 from hplus.train.texts import Texts
 from hplus.types import I64
 
@@ -37,6 +37,7 @@ def make_teacher(source: str, student: Student) -> Student:
     """A student that learns nothing."""
     found = checkpoint.load(source, device=str(student.backbone.device))
     teacher = Student(found, StudentSettings(mode="heads", heads=()), token=False)
+    require_bert(teacher.encoder, "loss.states.teacher")
     if teacher.dim != student.dim:
         raise InputError(
             f"loss.states: {source} has states of {teacher.dim} numbers, the student of "
