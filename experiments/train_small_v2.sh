@@ -18,6 +18,7 @@ APART=$(for folder in "$DATA"/eval/*/; do echo "--apart-from $folder"; done)
   --teacher '0.5*global:small' --cache states --out scored.jsonl.gz
 
 # 2. The lexical head reads layer 3: a copy of four layers trains it at a third of the cost.
+[ -f fewer.jsonl.gz ] || python "$HERE/fewer_documents.py" scored.jsonl.gz 6000 fewer.jsonl.gz
 [ -d four ] || python "$HERE/fewer_layers.py" small 1,2,3,4 four
 hplus train stage2 "$HERE/small-heads.toml" --set student.start=four --threads 1 --cache lower --out small-heads
 
