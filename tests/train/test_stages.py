@@ -429,16 +429,16 @@ def held_out(count: int = 30) -> RetrievalSet:
 def test_both_stages_learn(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """stage1 then stage2: the loss falls, and held-out queries find their documents better."""
     monkeypatch.setattr(run, "dev_sets", lambda _: [("toy", held_out())])
-    dev = ("schedule.validate_every=14", "dev.budgets=[2, 4]", "dev.widths=[16, 0]")
+    dev = ("schedule.validate_every=20", "dev.budgets=[2, 4]", "dev.widths=[16, 0]")
     common = ("batch.queries=12", *dev)
-    first = config(tmp_path, "schedule.steps=28", "schedule.average=2", *common)
+    first = config(tmp_path, "schedule.steps=40", "schedule.average=2", *common)
     student, data = begin(folder, first, toy.groups(96), stage=1)
     history = train(student, data, first, stage=1, folder=tmp_path / "1", cache=tmp_path)
     before, after = history.validations[0], history.validations[-1]
     assert after["global"] > before["global"] + 10
     save_student(student, tmp_path / "adapted", name="adapted")
 
-    second = config(tmp_path, "schedule.steps=28", *common)
+    second = config(tmp_path, "schedule.steps=40", *common)
     base = toy.base(tmp_path / "adapted")
     learner = make_student(base, second, 2)
     data = toy.data(toy.groups(96), base, second, tmp_path)
