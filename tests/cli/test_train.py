@@ -189,6 +189,17 @@ def test_a_crf_alone_on_a_base_with_an_importance_head_loads(train_heads: Run, h
     assert HPlus(here / "mine").recipe.units == "crf"
 
 
+def test_a_head_that_is_kept_reads_the_layer_it_was_trained_on(
+    train_heads: Run, here: Path
+) -> None:
+    assert train_heads("base")[0] == 0
+    other = ("--model", str(here / "base"), "--layer", "2")
+    code, _, err = train_heads("mine", *other, with_pairs=False)
+    assert code == 2
+    assert "which would be kept, reads layer 1, not 2; give --layer 1" in err
+    assert train_heads("mine", *other)[0] == 0  # a new importance head replaces it
+
+
 def test_a_lexical_head_of_the_base_is_kept(train_heads: Run, here: Path, tiny: HPlus) -> None:
     """With what else the base was trained for and its notes; or the new model would not load."""
     vocabulary = tiny.checkpoint.backbone.tokenizer.vocabulary

@@ -15,7 +15,7 @@ from hplus import DEFAULT_MODEL
 from hplus.cli.common import Model, console
 from hplus.cli.sets import Cache, states_folder
 from hplus.cli.teach import ApartFrom, Patterns, Seed
-from hplus.errors import CheckpointError, MissingExtraError
+from hplus.errors import CheckpointError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from hplus.model import HPlus
@@ -77,6 +77,7 @@ def heads(
         raise CheckpointError(f"{out} exists and is not empty; choose another folder")
     started = time.monotonic()
     base = HPlus(model, device=device, long="cut", layer=layer, patterns=patterns)
+    _require_layer(model, base, with_importance=bool(pairs))
     training, validation = read_labels(*labels), read_labels(*dev)
     against = collect(t for f in apart_from for t in texts_of(f)) if apart_from else None
     read = read_pairs(pairs, sample=sample, apart_from=against, seed=seed) if pairs else None
@@ -105,6 +106,24 @@ def heads(
         file.unlink()
     work.rmdir()
     _print(log, out)
+
+
+def _require_layer(model: str, base: HPlus, *, with_importance: bool) -> None:
+    """Heads of the base that are kept go on reading the layer they were trained on."""
+    from hplus.model import HPlus
+
+    parts = base.checkpoint
+    kept = {"importance": parts.head if not with_importance else None, "lexical": parts.lexical}
+    names = [name for name, head in kept.items() if head is not None]
+    if not names:
+        return
+    depth = parts.backbone.depth
+    own, wanted = (recipe.layer or depth for recipe in (HPlus(model).recipe, base.recipe))
+    if own != wanted:
+        raise InputError(
+            f"the {' and '.join(names)} head of {model}, which would be kept, reads layer {own}, "
+            f"not {wanted}; give --layer {own}, or train from a model without it"
+        )
 
 
 def _save(out: Path, base: HPlus, trained: Heads, name: str, log: dict[str, Any]) -> None:

@@ -28,7 +28,9 @@ class StudentSettings:
     """start: a checkpoint, an encoder folder or a hub id. mode: all weights, adapters, the top
     `layers` alone, or the heads on a frozen encoder. layers: how many of the top layers learn; 0
     all. cached: the states below them are computed once and kept on disk, which is four times as
-    fast on a CPU. heads: which heads learn besides the encoder."""
+    fast on a CPU; for BERT alone. heads: which heads learn besides the encoder. rank: of adapters.
+    projection: width of the paper's token projection. checkpointing: passes keep less and are
+    computed again for the gradient."""
 
     start: str = "mini"
     mode: Mode = "full"
