@@ -12,6 +12,8 @@ def score(
     scales: npt.NDArray[Any] | None,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
     scores: npt.NDArray[Any],
     level: int,
     /,
@@ -23,6 +25,8 @@ def scan(
     scales: npt.NDArray[Any] | None,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
     offsets: npt.NDArray[Any],
     k: npt.NDArray[Any],
     least: npt.NDArray[Any],
@@ -31,4 +35,11 @@ def scan(
     level: int,
     /,
 ) -> list[tuple[bytes, bytes]]: ...
-def longest(vectors: npt.NDArray[Any], scales: npt.NDArray[Any] | None, width: int, /) -> float: ...
+def longest(
+    vectors: npt.NDArray[Any],
+    scales: npt.NDArray[Any] | None,
+    width: int,
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
+    /,
+) -> float: ...

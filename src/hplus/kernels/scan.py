@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hplus.kernels import maxsim
-from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, F64, I64, offsets_of
 
@@ -38,6 +38,7 @@ def best_documents(
     scales: Scales | None,
     starts: I64,
     ends: I64,
+    mean: Mean | None = None,
     *,
     longest: float,
     threads: int = 1,
@@ -67,6 +68,7 @@ def best_documents(
                 scales,
                 starts,
                 ends,
+                mean,
                 threads=threads,
                 kernel=name,
             )
@@ -92,6 +94,7 @@ def best_documents(
             scales,
             starts[part],
             ends[part],
+            *(mean or (None, None)),
             offsets,
             k,
             least,
@@ -114,23 +117,30 @@ def best_documents(
     return together
 
 
-def longest(vectors: Rows, scales: Scales | None, width: int) -> float:
-    """The largest length of vectors[u, :width] times scales[u].
+def longest(vectors: Rows, scales: Scales | None, width: int, mean: Mean | None = None) -> float:
+    """The largest length of vectors[u, :width] times scales[u], with its share of the mean or
+    without: the two bound what is rounded and what is scored.
 
     >>> longest(np.array([[3, 4, 5]], np.int8), np.array([0.5], np.float32), 2)
     2.5
     """
     compiled, _ = maxsim.compiled(maxsim.implementation())
     if compiled is not None:
-        return float(compiled.longest(vectors, scales, width))
+        return float(compiled.longest(vectors, scales, width, *(mean or (None, None))))
     most = 0.0
     for first in range(0, len(vectors), 65_536):
         rows = vectors[first : first + 65_536, :width].astype(np.float32)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         if scales is not None:
-            lengths *= np.abs(scales[first : first + 65_536])
-        most = max(most, float(lengths.max(initial=0)))
+            rows *= scales[first : first + 65_536, None]
+        most = max(most, _longest(rows))
+        if mean is not None:
+            shares = shares_of(mean, scales, first, first + len(rows))
+            most = max(most, _longest(rows + shares[:, None] * mean.vector[:width]))
     return most
+
+
+def _longest(rows: F32) -> float:
+    return float(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).max(initial=0))
 
 
 def _best(documents: I64, scores: F32, query: Wanted) -> tuple[I64, F32]:
