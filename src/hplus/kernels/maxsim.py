@@ -197,8 +197,10 @@ def _kernels() -> dict[str, Kernel]:
         ) -> F32:
             each = 1 if weights is not None else len(query)
             scores = np.empty(len(starts) * each, np.float32)
-            taken_off = mean or (None, None)
-            _maxsim.score(query, weights, vectors, scales, starts, ends, *taken_off, scores, level)
+            vector, shares = mean or (None, None)
+            _maxsim.score(
+                query, weights, vectors, scales, starts, ends, vector, shares, scores, level
+            )
             return scores if weights is not None else scores.reshape(len(starts), each)
 
         return score

@@ -67,4 +67,5 @@ def shares_of(mean: Mean, scales: Scales | None, start: int, end: int) -> F32:
         return mean.shares[start:end]
     if scales is None:
         return np.ones(end - start, np.float32)
-    return (scales[start:end] != 0).astype(np.float32)
+    shares: F32 = (scales[start:end] != 0).astype(np.float32)
+    return shares
