@@ -59,15 +59,16 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
         .starts = (const char *)starts, .ends = (const char *)ends, .rows = shape[0],
         .stride = columns, .bytes = width, .count = DOCUMENTS, .scale_kind = 'f',
         .mean = centred ? mean : NULL, .shares = centred ? (const char *)shares : NULL};
-    double longest = 0;
+    Lengths longest = {0, 0};
     for (Py_ssize_t u = 0; u < shape[0]; u++) {
-        double squares[2] = {0, 0}; /* without the mean and with it */
+        double squares[2] = {0, 0}; /* without the mean, and with it */
         for (Py_ssize_t k = 0; k < width; k++) {
             const double own = (double)scales[u] * rows[u * columns + k];
             const double whole = own + (centred ? (double)shares[u] * mean[k] : 0);
             squares[0] += own * own, squares[1] += whole * whole;
         }
-        longest = fmax(longest, sqrt(fmax(squares[0], squares[1])));
+        longest.rest = fmax(longest.rest, sqrt(squares[0]));
+        longest.whole = fmax(longest.whole, sqrt(squares[1]));
     }
     for (int use = 0; use < 2; use++) {
         const Layout layout = layout_of(&vectors, width, use);
@@ -75,7 +76,7 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
         Plan plan = {0};
         if (layout.dot != use)
             return "the wrong kernel was chosen";
-        if (prepare(&plan, &layout, query, weights, documents.mean, units, 0, 2) < 0 ||
+        if (prepare(&plan, &layout, query, weights, documents.mean, units, longest, 2) < 0 ||
             open_reader(&reader, &documents, &layout) < 0)
             return "no memory";
         if (run(&plan, &reader, 1, (char *)scores[use]) != DOCUMENTS)

@@ -242,12 +242,12 @@ def test_the_compiled_scan_trusts_nobody() -> None:
         wrong = [bad if i == j else array for j, array in enumerate(good)]
         for level in range(3):
             with pytest.raises(ValueError, match=r"query 0|every query|must be"):
-                module.scan(*arguments, *wrong, 1.0, level)
+                module.scan(*arguments, *wrong, 1.0, 1.0, level)
     ends = np.array([7, 7, 12, 39, 41])
     with pytest.raises(ValueError, match="rows of document 4 not in 0:40"):
-        module.scan(*arguments[:5], ends, *arguments[6:], *good, 1.0, 2)
+        module.scan(*arguments[:5], ends, *arguments[6:], *good, 1.0, 1.0, 2)
     with pytest.raises(ValueError, match="every query needs weights"):
-        module.scan(arguments[0], None, *arguments[2:], *good, 1.0, 2)
+        module.scan(arguments[0], None, *arguments[2:], *good, 1.0, 1.0, 2)
     with pytest.raises(ValueError, match="25 of 24 columns"):
         module.longest(arguments[2], arguments[3], 25, None, None)
     mean, few = np.zeros(24, np.float32), np.zeros(23, np.float32)
@@ -263,13 +263,38 @@ def test_the_longest_row(case: Case) -> None:
     rows = case.vectors[:, :width].astype(np.float64)
     if case.scales is not None:
         rows *= case.scales.astype(np.float64)[:, None]
-    expected = np.linalg.norm(rows, axis=1).max(initial=0)
+    rest = np.linalg.norm(rows, axis=1).max(initial=0)
     if case.mean is not None:
         shares = shares_of(case.mean, case.scales, 0, len(rows)).astype(np.float64)
         rows += shares[:, None] * case.mean.vector[:width]
-        expected = max(expected, np.linalg.norm(rows, axis=1).max(initial=0))
+    whole = np.linalg.norm(rows, axis=1).max(initial=0)
     found = longest(case.vectors, case.scales, width, case.mean)
-    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert found == pytest.approx((whole, rest), rel=1e-5, abs=1e-6)
+
+
+@compiled
+def test_rows_that_their_mean_nearly_takes_away() -> None:
+    """Whole vectors a thousand times shorter than their parts: what bounds them must not be lost to
+    rounding."""
+    rng = np.random.default_rng(5)
+    mean = rng.standard_normal(64)
+    mean = (mean / np.linalg.norm(mean)).astype(np.float32)
+    rows = -mean + 1e-3 * rng.standard_normal((900, 64)) / 8
+    scales = (np.abs(rows).max(axis=1) / 127).astype(np.float16)
+    starts = 3 * np.arange(300)
+    case = Case(
+        query=rng.standard_normal((9, 64)).astype(np.float32),
+        weights=(rng.random(9) ** 3).astype(np.float32),
+        vectors=np.rint(rows / scales[:, None]).clip(-127, 127).astype(np.int8),
+        scales=scales,
+        starts=starts,
+        ends=starts + 3,
+        mean=Mean(mean),
+    )
+    for kernel in COMPILED:
+        for k in (1, 10, 299):
+            (own,) = found(case, [wanted(case, k)], kernel)
+            assert_best(own, case.scores(kernel), k)
 
 
 def test_the_examples() -> None:

@@ -160,10 +160,15 @@ static int further(const void *a, const void *b)
     return x->unit < y->unit ? -1 : 1;
 }
 
-/* A query for a layout; no weights: maxima are wanted. `longest` bounds the lengths of the
-   documents' vectors, with and without the mean. -1: no memory. */
+/* The largest lengths of the documents' vectors: whole, and of what they are without the mean. */
+typedef struct {
+    double whole, rest;
+} Lengths;
+
+/* A query for a layout; no weights: maxima are wanted. Whole vectors bound a similarity, the rest
+   what rounding the query can change. -1: no memory. */
 static int prepare(Plan *plan, const Layout *layout, const float *query, const float *weights,
-                   const float *mean, Py_ssize_t units, double longest, int digits)
+                   const float *mean, Py_ssize_t units, Lengths longest, int digits)
 {
     const Py_ssize_t width = layout->width, in_digits = layout->vnni || layout->dot;
     const Py_ssize_t number = in_digits ? digits : layout->int8 ? 2 : 4;
@@ -203,7 +208,7 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
             reach[i].reach = INFINITY; /* so that NaN has a place too */
     }
     qsort(reach, (size_t)units, sizeof *reach, further);
-    double most = 0, error = 0;
+    double most = 0, error = 0, sums = 0; /* sums: of what is added up, mean and rest apart */
     for (Py_ssize_t place = 0; place < units; place++) {
         const Py_ssize_t i = reach[place].unit;
         const float *from = query + i * width;
@@ -232,15 +237,17 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
                 met += mean ? (double)from[k] * mean[k] : 0;
             }
         plan->means[place] = plan->steps[place] > 0 ? (float)(met / plan->steps[place]) : 0;
-        const double weight = fabs(plan->weights[place]) * longest;
-        reach[place].reach = weight * sqrt(square); /* from here on in order of places */
+        const double weight = fabs(plan->weights[place]);
+        reach[place].reach = weight * longest.whole * sqrt(square); /* now in order of places */
         most += reach[place].reach;
-        error += weight * sqrt(off);
+        sums += weight * (longest.whole > longest.rest ? longest.whole : longest.rest) *
+                sqrt(square);
+        error += weight * longest.rest * sqrt(off);
         if (place % STAGE == STAGE - 1 || place == units - 1)
             plan->above[place / STAGE] = error - most;
     }
-    /* Sums of r products and of weighted maxima, in f32 at worst, of what is `most` at most. */
-    const double slack = most * (double)(width + units + 16) / (1 << 23);
+    /* Sums of r products and of weighted maxima, in f32 at worst, of what is `sums` at most. */
+    const double slack = sums * (double)(width + units + 16) / (1 << 23);
     for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
         plan->above[stage] += most + slack;
     plan->below = error + slack;
@@ -632,8 +639,8 @@ static PyObject *score(PyObject *module, PyObject *args)
     if (each ? room % each || room / each != documents.count : room)
         PyErr_Format(PyExc_ValueError, "%zd documents, but %zd scores of %zd a document",
                      documents.count, room, each);
-    else if (prepare(&plan, &layout, v[QUERY].buf, v[WEIGHTS].buf, documents.mean, units, 0,
-                     2) < 0 ||
+    else if (prepare(&plan, &layout, v[QUERY].buf, v[WEIGHTS].buf, documents.mean, units,
+                     (Lengths){0, 0}, 2) < 0 ||
              open_reader(&reader, &documents, &layout) < 0)
         PyErr_NoMemory();
     else {
@@ -687,7 +694,7 @@ static PyObject *pair(const Scan *scan)
 }
 
 /* scan(query, weights, vectors, scales or None, starts, ends, mean or None, shares or None,
-   offsets, k, least, base or None, longest, level)
+   offsets, k, least, base or None, longest whole, longest rest, level)
    For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores; the
    best are those of the largest base[i] + score. */
 static PyObject *scan(PyObject *module, PyObject *args)
@@ -700,10 +707,11 @@ static PyObject *scan(PyObject *module, PyObject *args)
     Reader reader = {0};
     Scan *scans = NULL;
     Py_ssize_t queries = 0;
-    double longest;
+    Lengths longest;
     int most;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
-                          a + 7, a + OFFSETS, a + K, a + LEAST, a + BASE, &longest, &most))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOddi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
+                          a + 7, a + OFFSETS, a + K, a + LEAST, a + BASE, &longest.whole,
+                          &longest.rest, &most))
         return NULL;
     if (look_at(a, v, &documents) < 0 ||
         look(a[OFFSETS], v + OFFSETS, "offsets", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
@@ -790,15 +798,15 @@ done:
     return result;
 }
 
-/* <row, mean> in lanes that compilers turn into registers; off by less than a scan's slack. */
+/* <row, mean> in lanes that compilers turn into registers; in double, since a whole vector may be
+   far shorter than the two parts that it is the sum of. */
 static double along(const signed char *row, const float *mean, Py_ssize_t width)
 {
-    float sums[CODES] = {0};
-    double sum = 0;
+    double sums[CODES] = {0}, sum = 0;
     Py_ssize_t k = 0;
     for (; k + CODES <= width; k += CODES)
         for (int l = 0; l < CODES; l++)
-            sums[l] += (float)row[k + l] * mean[k + l];
+            sums[l] += (double)row[k + l] * mean[k + l];
     for (int l = 0; l < CODES; l++)
         sum += sums[l];
     for (; k < width; k++)
@@ -807,14 +815,15 @@ static double along(const signed char *row, const float *mean, Py_ssize_t width)
 }
 
 /* longest(vectors, scales or None, width, mean or None, shares or None): the largest length of a
-   row's first columns, with its share of the mean or without. */
+   row's first columns with its share of the mean, and without. */
 static PyObject *longest(PyObject *module, PyObject *args)
 {
     (void)module;
     PyObject *vectors, *scales, *centre, *parts, *result = NULL;
     Py_buffer v = {0}, s = {0}, m = {0}, p = {0};
     Py_ssize_t width;
-    double most = 0, mean_square = 0;
+    double mean_square = 0;
+    Lengths most = {0, 0};
     if (!PyArg_ParseTuple(args, "OOnOO", &vectors, &scales, &width, &centre, &parts))
         return NULL;
     const char *f32 = "a contiguous f32 vector";
@@ -866,13 +875,14 @@ static PyObject *longest(PyObject *module, PyObject *args)
         const double share = !mean ? 0 : shares ? shares[u] : scale != 0;
         const double more = share * (2 * scale * met + share * mean_square); /* in the square */
         square *= (double)scale * scale;
-        const double length = sqrt(square + (more > 0 ? more : more == more ? 0 : more));
-        most = length <= most ? most : length; /* NaN stays, and bounds nothing */
-        if (most != most)
+        const double whole = square + more, rest = square;
+        most.rest = rest <= most.rest ? most.rest : rest; /* NaN stays, and bounds nothing */
+        most.whole = whole <= most.whole ? most.whole : whole;
+        if (most.rest != most.rest || most.whole != most.whole)
             break;
     }
     Py_END_ALLOW_THREADS
-    result = PyFloat_FromDouble(most);
+    result = Py_BuildValue("dd", sqrt(most.whole), sqrt(most.rest));
 done:
     PyBuffer_Release(&v);
     PyBuffer_Release(&s);

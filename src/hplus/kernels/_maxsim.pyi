@@ -31,7 +31,8 @@ def scan(
     k: npt.NDArray[Any],
     least: npt.NDArray[Any],
     base: npt.NDArray[Any] | None,
-    longest: float,
+    longest_whole: float,
+    longest_rest: float,
     level: int,
     /,
 ) -> list[tuple[bytes, bytes]]: ...
@@ -42,4 +43,4 @@ def longest(
     mean: npt.NDArray[Any] | None,
     shares: npt.NDArray[Any] | None,
     /,
-) -> float: ...
+) -> tuple[float, float]: ...

@@ -137,7 +137,7 @@ class Segment:
     mean: F32 | None = None
     inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
     scales_of_width: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
-    longest_rows: dict[tuple[str, int], float] = field(
+    longest_rows: dict[tuple[str, int], tuple[float, float]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -187,9 +187,9 @@ class Segment:
             )
         return self.inverse_norms[width]
 
-    def longest(self, view: str, width: int) -> float:
-        """The longest vector of the "global" or "phrase" view at a width, computed once: it bounds
-        what a scan can still find."""
+    def longest(self, view: str, width: int) -> tuple[float, float]:
+        """The longest vectors of the "global" or "phrase" view at a width, computed once: they
+        bound what a scan can still find."""
         if (view, width) not in self.longest_rows:
             if view == "global":
                 found = longest(self.global_vectors, self.global_scales, width)
