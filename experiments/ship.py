@@ -5,6 +5,8 @@
     python experiments/ship.py WORK/small src/hplus/checkpoints/small
     python experiments/ship.py WORK/zh models/zh/src/hplus_zh/zh
 
+The mean of the units is made afterwards (make_mean.py), since it belongs to all of the model.
+
 The settings of a model (budget, widths, fusion) are those chosen on dev data: experiments/LOG.md.
 """
 

@@ -19,8 +19,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from builders import random_encoded, random_vectors, text_of_words
+from hplus.any_index import settings_for
 from hplus.index import Index
 from hplus.search.searcher import Results
+from hplus.storage.create import create
 from hplus.storage.disk import Disk
 from hplus.storage.segment import FORMATS, Format
 from hplus.types import F32, F64, Encoded, item_of_row
@@ -48,7 +50,8 @@ class QuickDisk(Disk):
 class Corpus:
     """A query and documents; documents i and j are equal where copies[i] == copies[j].
 
-    Segments end at the cuts. Document i has the metadata {"n": i}.
+    Segments end at the cuts. Document i has the metadata {"n": i}. mean: taken off the vectors of
+    the units before an index of int8 rounds them.
     """
 
     query: Encoded
@@ -57,6 +60,7 @@ class Corpus:
     copies: list[int]
     cuts: list[int]
     format: Format
+    mean: F32 | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -87,13 +91,18 @@ def corpora(
     )
     n = len(copies)
     some = replace(some, global_=random_vectors(random, len(some), global_width))
+    format = draw(st.sampled_from(formats))
+    mean = None
+    if format == "int8" and draw(st.booleans()):
+        mean = random_vectors(random, 1, width)[0] * np.float32(draw(st.sampled_from([0.1, 0.8])))
     return Corpus(
         query=replace(query, global_=random_vectors(random, 1, global_width)),
         documents=some.take(np.array(copies)),
         ids=[f"d{number:02d}" for number in draw(st.permutations(range(n)))],
         copies=copies,
         cuts=draw(st.lists(st.integers(0, n), max_size=3)),
-        format=draw(st.sampled_from(formats)),
+        format=format,
+        mean=mean,
     )
 
 
@@ -107,10 +116,12 @@ def index_of(corpus: Corpus, **settings: Any) -> Iterator[Index]:
             "format": corpus.format,
             "fusion": ALPHAS,
         } | settings
-        index = Index.create(
-            Path(folder) / "index", fingerprint="none", disk=QuickDisk(), **settings
-        )
-        with index:
+        path, disk = Path(folder) / "index", QuickDisk()
+        made = settings_for(None, fingerprint="none", **settings)
+        if corpus.mean is not None:
+            made = replace(made, mean=tuple(corpus.mean[: made.width].tolist()))
+        create(path, made, disk)
+        with Index.open(path, disk=disk) as index:
             for first, last in pairwise(sorted({0, len(corpus), *corpus.cuts})):
                 index.add_encoded(
                     corpus.ids[first:last],
@@ -121,17 +132,18 @@ def index_of(corpus: Corpus, **settings: Any) -> Iterator[Index]:
             yield index
 
 
-def row_errors(rows: F32, format: Format, width: int) -> F64:
+def row_errors(rows: F32, format: Format, width: int, mean: F32 | None = None) -> F64:
     """How far the first `width` numbers of a stored row may lie from those given, as a length.
 
-    int8: each number by half a step, the step being the largest number of the row / 127, itself
-    rounded to float16 and never below 6.2e-5. f16: each number by 2^-11 of itself, or by half of
-    the smallest float16. A prefix is renormalised, which at most doubles the error in proportion
-    to its length: |a/|a| - b/|b|| <= 2 |a - b| / |a|.
+    int8: each number by half a step, the step being the largest number of the row (without the
+    mean) / 127, itself rounded to float16 and never below 6.2e-5. f16: each number by 2^-11 of
+    itself, or by half of the smallest float16. A prefix is renormalised, which at most doubles the
+    error in proportion to its length: |a/|a| - b/|b|| <= 2 |a - b| / |a|.
     """
     prefix = np.linalg.norm(rows[:, :width].astype(np.float64), axis=1)
     if format == "int8":
-        largest = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
+        rest = rows if mean is None else rows - mean
+        largest = np.abs(rest).max(axis=1, initial=0).astype(np.float64)
         errors = np.sqrt(width) / 2 * np.maximum(largest / 127, 6.2e-5) * (1 + 2**-10)
     elif format == "f16":
         errors = 2**-11 * prefix + np.sqrt(width) * 2**-25
@@ -153,7 +165,9 @@ def kernel_error(query: F32, format: Format) -> float:
     return float(step / 2 * np.sqrt(width) * 1.05) + ROUNDING
 
 
-def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str, F64]:
+def view_errors(
+    query: Encoded, documents: Encoded, format: Format, mean: F32 | None = None
+) -> dict[str, F64]:
     """How far the normalised scores of an index may lie from brute force, f64[n] per view.
 
     A cosine with a unit vector moves by no more than the row does, a maximum by no more than the
@@ -163,7 +177,7 @@ def view_errors(query: Encoded, documents: Encoded, format: Format) -> dict[str,
     """
     global_width = documents.global_.shape[1]
     width = query.units.width
-    units = row_errors(documents.units.vectors, format, width)
+    units = row_errors(documents.units.vectors, format, width, mean)
     of_document = pairwise(documents.units.offsets)
     weights = documents.lexical.weights.astype(np.float64)
     off = np.maximum(np.maximum(weights * 2**-11, 2**-25), weights - 65504)
@@ -199,7 +213,7 @@ def assert_found(
     query = corpus.query.at(width=width)
     expected = fusion.score(query, corpus.documents.at(budget=budget, width=width), alphas)
     views = {"global": expected.global_, "phrase": expected.phrase, "lexical": expected.lexical}
-    errors = view_errors(query, corpus.documents, corpus.format)
+    errors = view_errors(query, corpus.documents, corpus.format, corpus.mean)
     error = sum(alpha * errors[view] for view, alpha in alphas.items())
     may = set(range(len(corpus)) if allowed is None else allowed)
     if set(alphas) == {"lexical"}:  # a document that shares no token is not found at all

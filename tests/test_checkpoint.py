@@ -147,6 +147,19 @@ def test_the_fingerprint_follows_every_file_and_setting(saved: Path) -> None:
     assert HPlus(saved).fingerprint != base
 
 
+def test_a_mean_is_saved_and_changes_no_fingerprint(tiny: HPlus, tmp_path: Path) -> None:
+    mean = np.linspace(-0.1, 0.1, tiny.dim, dtype=np.float32)
+    checkpoint.save(tmp_path / "centred", replace(tiny.checkpoint, mean=mean))
+    loaded = HPlus(tmp_path / "centred")
+    np.testing.assert_array_equal(loaded.checkpoint.mean, mean)
+    assert "mean.safetensors" in loaded.checkpoint.files
+    assert loaded.fingerprint == tiny.fingerprint
+    for wrong in ({"mean": mean[1:]}, {"other": mean}):
+        replace_tensors(tmp_path / "centred", checkpoint.MEAN, safetensors.numpy.save(wrong))
+        with pytest.raises(CheckpointError, match=r"mean\.safetensors: tensor mean"):
+            HPlus(tmp_path / "centred")
+
+
 @pytest.mark.parametrize("name", ["heads.safetensors", "idf.safetensors", "adapter.safetensors"])
 def test_a_changed_file_is_refused(saved: Path, name: str) -> None:
     data = bytearray((saved / name).read_bytes())

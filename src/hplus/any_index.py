@@ -570,6 +570,9 @@ def settings_for(
             passages=passages,
         )
         check_widths(settings, model.dim, widest, "the model gives")
+        mean = model.checkpoint.mean
+        if format == "int8" and mean is not None:
+            settings = replace(settings, mean=tuple(mean[: settings.width].tolist()))
         return settings
     if passages is not None:
         raise InputError("passages are cut by the tokens of a model; give a model")

@@ -4,6 +4,7 @@
     heads.safetensors    CRF and importance head (`heads/files.py`)
     idf.safetensors      idf table
     adapter.safetensors  LoRA under peft's names, merged at load
+    mean.safetensors     mean of the unit vectors, which int8 indexes take off (`heads/files.py`)
     encoder/             the encoder and its tokenizer, where the checkpoint carries its own
     README.md            model card
 
@@ -11,7 +12,8 @@ A path in the config is relative to the folder and stays inside it, or absolute:
 elsewhere on this machine. A folder that carries its encoder can be moved, copied and zipped.
 
 The fingerprint is a SHA-256 over the backbone's hashes, every file that changes an encoding and
-the settings that do: two models of one fingerprint give the same units, vectors and weights.
+the settings that do: two models of one fingerprint give the same units, vectors and weights. The
+mean changes none of them, only how finely an index rounds: an index keeps its own copy.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from hplus.heads.files import (
     read_idf,
     read_importance,
     read_lexical,
+    read_mean,
     read_tensors,
 )
 from hplus.heads.importance import Idf, ImportanceHead
@@ -60,7 +63,8 @@ RULES = 2
 ENCODER = "encoder"
 # Folders of other machines, on Windows: reading one is a network call.
 _SHARES = ("\\\\", "//")
-_TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors")
+MEAN = "mean.safetensors"
+_TENSOR_FILES = ("heads.safetensors", "idf.safetensors", "adapter.safetensors", MEAN)
 # Settings that joined the recipe later: a fingerprint has them only where they differ from these.
 _SINCE = ("pooling", "mean_over", "attention", "query_prompt", "document_prompt", "lexical")
 
@@ -84,6 +88,9 @@ class Checkpoint:
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What the config says about data, licences and the training command."""
     lexical: LexicalHead | None = None
+    mean: F32 | None = None
+    """The mean of the unit vectors of open texts, f32[d]; its first columns serve a smaller
+    width."""
 
     @property
     def name(self) -> str:
@@ -143,7 +150,7 @@ def fingerprint(checkpoint: Checkpoint, terms: str | None = None) -> str:
         "format": FORMAT,
         "rules": RULES,
         "backbone": reference.get("files") or {k: reference.get(k) for k in ("hub", "commit")},
-        "files": dict(checkpoint.files),
+        "files": {name: digest for name, digest in checkpoint.files.items() if name != MEAN},
         "units": recipe.units,
         "importance": recipe.importance,
         "layer": recipe.layer,
@@ -223,6 +230,7 @@ def _write(folder: Path, checkpoint: Checkpoint, include_encoder: bool, form: Fo
         "heads.safetensors": head_tensors(checkpoint.crf, checkpoint.head, checkpoint.lexical),
         "idf.safetensors": {} if checkpoint.idf is None else {"idf": checkpoint.idf.table},
         "adapter.safetensors": dict(adapter or {}),
+        MEAN: {} if checkpoint.mean is None else {"mean": checkpoint.mean},
     }
     files = {}
     for name, tensors in contents.items():
@@ -310,8 +318,9 @@ def _load_folder(
     vocabulary = backbone.tokenizer.vocabulary
     idf = read_idf(tensors.get("idf.safetensors", {}), vocabulary, folder)
     lexical = read_lexical(heads, backbone.dim, vocabulary, folder)
+    mean = read_mean(tensors.get(MEAN, {}), backbone.dim, folder)
     loaded = Checkpoint(
-        backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes, lexical
+        backbone, recipe, crf, head, idf, adapter, scale, files, _name(folder), notes, lexical, mean
     )
     check(loaded, loaded.source if settings else str(path))
     return loaded

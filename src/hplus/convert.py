@@ -62,6 +62,8 @@ def convert(
         raise InputError(f"the heads of {model.name} read the last layer, which would be rotated")
     rotation = None if rotate is None else principal_axes(_token_states(model, rotate))
     changed = replace(model.checkpoint, recipe=replace(recipe, name=name or recipe.name))
+    if rotation is not None and changed.mean is not None:
+        changed = replace(changed, mean=changed.mean @ rotation)
     checkpoints.save(folder, changed, include_encoder=True, form=Form(precision, rotation))
     return rotation
 

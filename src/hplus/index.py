@@ -353,8 +353,11 @@ class Index(AnyIndex):
             budget=budget or old.budget,
             width=old.width if width is None else width,
             global_width=old.global_width if global_width is None else global_width,
+            mean=None,
         )
         check_widths(new, old.width, old.global_width, f"{self.path} keeps")
+        if old.mean is not None:
+            new = replace(new, mean=old.mean[: new.width])
         for name in ("count", "share"):
             kept, wanted = getattr(old.budget, name), getattr(new.budget, name)
             if kept is not None and (wanted is None or wanted > kept):

@@ -1,6 +1,7 @@
 """`hplus convert`: a copy that proves itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,15 @@ def test_a_rotation_is_fitted_on_the_texts_given(source: Path, tmp_path: Path) -
     np.testing.assert_allclose(turned @ turned.T, plain @ plain.T, atol=2.5)
     kept = [np.square(states - states.mean(axis=0))[:, :8].sum() for states in (turned, plain)]
     assert kept[0] > 1.5 * kept[1]
+
+
+def test_a_mean_is_rotated_with_the_states(source: Path, tmp_path: Path) -> None:
+    model = HPlus(source)
+    mean = np.linspace(-0.1, 0.1, model.dim, dtype=np.float32)
+    model.checkpoint = replace(model.checkpoint, mean=mean)
+    rotation = convert(model, tmp_path / "out", rotate=TEXTS * 20)
+    assert rotation is not None
+    np.testing.assert_allclose(HPlus(tmp_path / "out").checkpoint.mean, mean @ rotation, atol=1e-6)
 
 
 def test_the_proof_sees_a_wrong_copy(source: Path, tmp_path: Path) -> None:

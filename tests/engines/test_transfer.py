@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from brute_force import ALPHAS, QuickDisk
 from builders import assert_same, random_encoded, text_of_words
 from hplus import InputError, ModelMismatchError, ServiceError
+from hplus.any_index import settings_for
 from hplus.cli import main
 from hplus.engines import open_store, transfer
 from hplus.index import Index
+from hplus.storage.create import create
 
 N = 150
 WIDTH = 8
@@ -23,10 +26,19 @@ ENGINES = ["qdrant", "postgres"]
 NEW_URL = Callable[[str], str]
 
 
-def made(path: Path, *, format: Any = "int8", count: int = N, **options: Any) -> Index:
+def made(
+    path: Path,
+    *,
+    format: Any = "int8",
+    count: int = N,
+    mean: tuple[float, ...] | None = None,
+    **options: Any,
+) -> Index:
     """An index of random documents."""
-    settings = {"width": WIDTH, "global_width": WIDTH, "fusion": ALPHAS, "fingerprint": "none"}
-    index = Index.create(path, format=format, disk=QuickDisk(), **{**settings, **options})
+    usual = {"width": WIDTH, "global_width": WIDTH, "fusion": ALPHAS, "fingerprint": "none"}
+    settings: Any = {**usual, **options}
+    create(path, replace(settings_for(None, format=format, **settings), mean=mean), QuickDisk())
+    index = Index.open(path, disk=QuickDisk())
     random = np.random.default_rng(5)
     lengths = random.integers(0, 5, count)
     encoded = random_encoded(random, lengths.tolist(), WIDTH, dropped=(lengths // 2).tolist())
@@ -45,11 +57,13 @@ def index(folder: Path) -> Any:
         yield one
 
 
+@pytest.mark.parametrize("mean", [None, (0.2,) * WIDTH], ids=["no mean", "a mean"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_there_and_back_again_is_the_same_index(
-    index: Index, tmp_path: Path, new_url: NEW_URL, engine: str
+    folder: Path, tmp_path: Path, new_url: NEW_URL, engine: str, mean: tuple[float, ...] | None
 ) -> None:
     """To the last bit, int8 codes included; a second push or pull moves nothing."""
+    index = made(folder, mean=mean)
     store = transfer.open_or_create(new_url(engine), index, {})
     assert transfer.push(index, store, workers=3) == transfer.Moved(N, 0, 0)
     assert transfer.push(index, store) == transfer.Moved(0, N, 0)
@@ -62,6 +76,7 @@ def test_there_and_back_again_is_the_same_index(
         assert_same(stored, encoded)
     assert transfer.pull(store, tmp_path / "copy.hplus")[1] == transfer.Moved(0, N)
     copy.close()
+    index.close()
     store.close()
 
 

@@ -13,7 +13,7 @@ void PyMem_RawFree(void *memory) { free(memory); }
 enum { DOCUMENTS = 60, MOST_ROWS = 20, MOST_UNITS = 9, WIDEST = 384 };
 static signed char rows[DOCUMENTS * MOST_ROWS * WIDEST];
 static float query[MOST_UNITS * WIDEST], weights[MOST_UNITS], scores[2][DOCUMENTS];
-static float scales[DOCUMENTS * MOST_ROWS];
+static float scales[DOCUMENTS * MOST_ROWS], shares[DOCUMENTS * MOST_ROWS], mean[WIDEST];
 static int64_t starts[DOCUMENTS], ends[DOCUMENTS];
 static double base[DOCUMENTS];
 static uint32_t state = 1;
@@ -33,7 +33,8 @@ static int descending(const void *a, const void *b)
 }
 
 /* Documents of `width` columns in rows of `columns`; returns what went wrong. */
-static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t units, int extreme)
+static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t units, int extreme,
+                           int centred)
 {
     Py_ssize_t shape[2] = {0, columns}, strides[2] = {columns, 1};
     for (int j = 0; j < DOCUMENTS; j++) {
@@ -44,7 +45,9 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
         rows[k] = (signed char)(extreme ? (number_below(2) ? 127 : -127)
                                         : (int)number_below(255) - 127);
     for (Py_ssize_t u = 0; u < shape[0]; u++)
-        scales[u] = real() / 127;
+        scales[u] = real() / 127, shares[u] = number_below(2) ? 1 : real();
+    for (Py_ssize_t k = 0; k < width; k++)
+        mean[k] = real();
     for (Py_ssize_t k = 0; k < units * width; k++)
         query[k] = extreme ? (number_below(2) ? 1 : -1) : real();
     for (Py_ssize_t i = 0; i < units; i++)
@@ -54,13 +57,18 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
     const Documents documents = {
         .vectors = (const char *)rows, .scales = (const char *)scales,
         .starts = (const char *)starts, .ends = (const char *)ends, .rows = shape[0],
-        .stride = columns, .bytes = width, .count = DOCUMENTS, .scale_kind = 'f'};
-    double longest = 0;
+        .stride = columns, .bytes = width, .count = DOCUMENTS, .scale_kind = 'f',
+        .mean = centred ? mean : NULL, .shares = centred ? (const char *)shares : NULL};
+    Lengths longest = {0, 0};
     for (Py_ssize_t u = 0; u < shape[0]; u++) {
-        double square = 0;
-        for (Py_ssize_t k = 0; k < width; k++)
-            square += (double)rows[u * columns + k] * rows[u * columns + k];
-        longest = fmax(longest, sqrt(square) * fabs((double)scales[u]));
+        double squares[2] = {0, 0}; /* without the mean, and with it */
+        for (Py_ssize_t k = 0; k < width; k++) {
+            const double own = (double)scales[u] * rows[u * columns + k];
+            const double whole = own + (centred ? (double)shares[u] * mean[k] : 0);
+            squares[0] += own * own, squares[1] += whole * whole;
+        }
+        longest.rest = fmax(longest.rest, sqrt(squares[0]));
+        longest.whole = fmax(longest.whole, sqrt(squares[1]));
     }
     for (int use = 0; use < 2; use++) {
         const Layout layout = layout_of(&vectors, width, use);
@@ -68,7 +76,7 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
         Plan plan = {0};
         if (layout.dot != use)
             return "the wrong kernel was chosen";
-        if (prepare(&plan, &layout, query, weights, units, 0, 2) < 0 ||
+        if (prepare(&plan, &layout, query, weights, documents.mean, units, longest, 2) < 0 ||
             open_reader(&reader, &documents, &layout) < 0)
             return "no memory";
         if (run(&plan, &reader, 1, (char *)scores[use]) != DOCUMENTS)
@@ -84,8 +92,10 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
             Reader reader;
             Scan scan = {.k = k, .least = -INFINITY, .coarse = coarse, .base = (char *)base};
             scan.heap = PyMem_RawCalloc((size_t)k, sizeof(double));
-            if (prepare(&scan.plan, &layout, query, weights, units, longest, 2 - coarse) < 0 ||
-                prepare(&scan.whole, &layout, query, weights, units, longest, 2) < 0 ||
+            if (prepare(&scan.plan, &layout, query, weights, documents.mean, units, longest,
+                        2 - coarse) < 0 ||
+                prepare(&scan.whole, &layout, query, weights, documents.mean, units, longest,
+                        2) < 0 ||
                 open_reader(&reader, &documents, &layout) < 0)
                 return "no memory";
             if (scan_all(&scan, 1, &reader) != DOCUMENTS)
@@ -116,11 +126,12 @@ int main(void)
         return puts("this processor has no dot product"), 2;
     for (int w = 0; w < 8; w++)
         for (Py_ssize_t units = 1; units <= MOST_UNITS; units += 1 + units / 4)
-            for (int extreme = 0; extreme < 2; extreme++) {
-                const char *wrong = compare(widths[w][0], widths[w][1], units, extreme);
+            for (int kind = 0; kind < 4; kind++) {
+                const int extreme = kind % 2, centred = kind / 2;
+                const char *wrong = compare(widths[w][0], widths[w][1], units, extreme, centred);
                 if (wrong)
-                    return printf("%s: width %zd, %zd units, extreme %d\n", wrong, widths[w][0],
-                                  units, extreme), 1;
+                    return printf("%s: width %zd, %zd units, extreme %d, mean %d\n", wrong,
+                                  widths[w][0], units, extreme, centred), 1;
             }
     return puts("equal"), 0;
 }

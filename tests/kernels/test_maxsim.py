@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from hplus.kernels import implementation, maxima, maxsim, reference, weighted_maxsim
 from hplus.kernels import threads as threading
-from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.types import F32, F64, I64
 
 KERNELS = list(maxsim.KERNELS)
@@ -41,6 +41,7 @@ class Case:
     scales: Scales | None
     starts: I64
     ends: I64
+    mean: Mean | None = None
 
     def scores(self, kernel: str, threads: int = 1) -> F32:
         return weighted_maxsim(*self.arguments(), kernel=kernel, threads=threads)
@@ -48,8 +49,13 @@ class Case:
     def reference(self) -> F32:
         return reference.weighted_maxsim(*self.arguments())
 
-    def arguments(self) -> tuple[F32, F32, Rows, Scales | None, I64, I64]:
-        return self.query, self.weights, self.vectors, self.scales, self.starts, self.ends
+    def arguments(self) -> tuple[F32, F32, Rows, Scales | None, I64, I64, Mean | None]:
+        return (*self.raw()[:6], self.mean)
+
+    def raw(self) -> tuple[Any, ...]:
+        """As the compiled kernels take them."""
+        documents = (self.vectors, self.scales, self.starts, self.ends)
+        return (self.query, self.weights, *documents, *(self.mean or (None, None)))
 
 
 def bound(case: Case) -> F64:
@@ -67,6 +73,12 @@ def bound(case: Case) -> F64:
     if case.vectors.dtype == np.int8:
         steps = query.max(axis=1) / min(32639, (2**31 - 1) // (128 * width))
         error += steps[:, None] / 2 * rows.sum(axis=1)
+    if case.mean is not None:
+        shares = np.abs(shares_of(case.mean, case.scales, 0, len(rows)).astype(np.float64))
+        mean = np.abs(case.mean.vector[:width].astype(np.float64))
+        error += 2 * (width + 4) * EPSILON * np.outer(query @ mean, shares)
+        if case.vectors.dtype == np.int8:
+            error += np.outer(steps / 2 * mean.sum(), shares)
     weights = np.abs(case.weights.astype(np.float64))
     tiny = 1e-37 * (1 + weights.sum())  # what is lost below the smallest numbers
     return np.array(
@@ -99,6 +111,14 @@ def cases(draw: st.DrawFn, dtype: str | None = None) -> Case:
         sizes = 10.0 ** rng.integers(-6, 1, (rows, 1))  # down to f16's subnormal numbers
         vectors = (rng.standard_normal((rows, columns)) * sizes).astype(dtype)
     scale_type = draw(st.sampled_from([None, "f4", "f2"]))
+    scales = None if scale_type is None else rng.random(rows).astype(scale_type)
+    if scales is not None:
+        scales[rng.random(rows) < 0.1] = 0
+    kind = draw(st.sampled_from(["no mean", "a mean", "a mean with shares"]))
+    mean = None
+    if kind != "no mean":
+        shares = rng.standard_normal(rows).astype(np.float32) if kind.endswith("shares") else None
+        mean = Mean(rng.standard_normal(columns).astype(np.float32), shares)
     starts = rng.integers(0, rows + 1, documents)
     lengths = rng.integers(0, draw(st.sampled_from([1, 2, 5, 61])), documents)
     if documents > 1 and draw(st.booleans()):
@@ -107,9 +127,10 @@ def cases(draw: st.DrawFn, dtype: str | None = None) -> Case:
         query=rng.standard_normal((units, width)).astype(np.float32),
         weights=(rng.random(units) * rng.integers(0, 2, units)).astype(np.float32),
         vectors=vectors,
-        scales=None if scale_type is None else rng.random(rows).astype(scale_type),
+        scales=scales,
         starts=starts,
         ends=np.minimum(starts + lengths, rows),
+        mean=mean,
     )
 
 
@@ -155,6 +176,21 @@ def test_maxima_are_what_is_weighed(kernel: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_rows_of_zeros_have_no_share_of_the_mean(kernel: str) -> None:
+    """A row whose scale is 0 is a vector of zeros; every other one has the mean in it."""
+    mean = np.array([3, -4], np.float32)
+    rows, scales = np.zeros((2, 2), np.int8), np.array([0, 1], np.float16)
+    starts = np.arange(2)
+    case = Case(
+        np.eye(2, dtype=np.float32), np.ones(2, np.float32), rows, scales, starts, starts + 1
+    )
+    found = replace(case, mean=Mean(mean)).scores(kernel)
+    np.testing.assert_allclose(found, [0, -1], rtol=1e-4)
+    half = replace(case, mean=Mean(mean, np.array([0.5, 0], np.float32)))
+    np.testing.assert_allclose(half.scores(kernel), [-0.5, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @some
 @given(case=cases(), data=st.data())
 def test_neighbours_do_not_matter(kernel: str, case: Case, data: st.DataObject) -> None:
@@ -183,7 +219,7 @@ def test_threads_get_runs_of_about_as_many_rows(
     runs = []
 
     def kernel(*arguments: Any) -> F32:
-        starts, ends = arguments[-2:]
+        starts, ends = arguments[-3:-1]
         runs.append(int((ends - starts).sum()))
         return reference.weighted_maxsim(*arguments)
 
@@ -332,6 +368,10 @@ BAD = {
     "a start below 0": ("starts", lambda _: np.array([0, 7, -1, 12, 39])),
     "a start after its end": ("starts", lambda _: np.array([0, 7, 7, 40, 39])),
     "the smallest start": ("starts", lambda _: np.array([-(2**63), 7, 7, 12, 39])),
+    "a mean of f64": ("mean", lambda _: Mean(np.zeros(24))),
+    "a mean too short": ("mean", lambda _: Mean(np.zeros(23, np.float32))),
+    "shares of f64": ("mean", lambda _: Mean(np.zeros(24, np.float32), np.zeros(40))),
+    "too few shares": ("mean", lambda _: Mean(np.zeros(24, np.float32), np.zeros(39, "f4"))),
     "ends of u64": ("ends", lambda x: x.astype(np.uint64)),
     "too few ends": ("ends", lambda x: x[1:]),
     "an end after the rows": ("ends", lambda _: np.array([7, 7, 12, 39, 41])),
@@ -357,13 +397,13 @@ def test_the_compiled_kernel_trusts_nobody(argument: str, spoil: Any) -> None:
     bad = replace(case, **{argument: spoil(getattr(case, argument))})
     for level in range(3):
         with pytest.raises(ValueError, match=r"must be|not in|but|columns"):
-            score(*bad.arguments(), np.zeros(5, np.float32), level)
+            score(*bad.raw(), np.zeros(5, np.float32), level)
 
 
 @compiled
 def test_the_compiled_kernel_takes_no_other_arrays() -> None:
     score = importlib.import_module("hplus.kernels._maxsim").score
-    arguments = example().arguments()
+    arguments = example().raw()
     fixed = np.zeros(5, np.float32)
     fixed.flags.writeable = False
     for scores in (fixed, np.zeros(4, np.float32), np.zeros(5), np.zeros(10, np.float32)[::2]):
@@ -380,8 +420,9 @@ def test_the_compiled_kernel_takes_no_other_arrays() -> None:
             score(query, *arguments[1:], np.zeros(5, np.float32), False)
     too_wide = np.zeros((1, maxsim.MAX_WIDTH + 1), np.float32)
     none = np.zeros(0, np.int64)
+    wide = (too_wide, fixed[:1], too_wide, None, none, none, None, None)
     with pytest.raises(ValueError, match="65537"):
-        score(too_wide, fixed[:1], too_wide, None, none, none, np.zeros(0, np.float32), False)
+        score(*wide, np.zeros(0, np.float32), False)
 
 
 def test_messages_have_both_numbers() -> None:

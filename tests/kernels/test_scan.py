@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hplus.kernels import scan
 from hplus.kernels import threads as threading
+from hplus.kernels.reference import Mean, shares_of
 from hplus.kernels.scan import Wanted, best_documents, longest
 from hplus.types import F32, F64, I64
 from kernels.test_maxsim import COMPILED, KERNELS, Case, cases, compiled, example, some
@@ -25,8 +26,8 @@ def wanted(case: Case, k: int, least: float = -np.inf, base: F64 | None = None) 
 
 
 def found(case: Case, queries: list[Wanted], kernel: str, **options: Any) -> list[tuple[I64, F32]]:
-    most = longest(case.vectors, case.scales, case.query.shape[1])
-    documents = (case.vectors, case.scales, case.starts, case.ends)
+    most = longest(case.vectors, case.scales, case.query.shape[1], case.mean)
+    documents = (case.vectors, case.scales, case.starts, case.ends, case.mean)
     return best_documents(queries, *documents, longest=most, kernel=kernel, **options)
 
 
@@ -43,7 +44,8 @@ def assert_best(
 
 @st.composite
 def searches(draw: st.DrawFn) -> tuple[Case, int]:
-    """Near documents, some of them twice, under weights of all sizes and signs."""
+    """Near documents, some of them twice, under weights of all sizes and signs; with a mean taken
+    off their rows, or without."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dtype = draw(st.sampled_from(["f4", "f2", "i1", "i1", "i1"]))
     units, width = draw(st.integers(1, 40)), draw(st.sampled_from([1, 3, 16, 63, 64, 70, 128]))
@@ -56,9 +58,17 @@ def searches(draw: st.DrawFn) -> tuple[Case, int]:
     rows = query[rng.integers(0, units, offsets[-1])]
     rows = rows + spread * rng.standard_normal((offsets[-1], width))
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    scales = None
+    scales = mean = None
+    if draw(st.booleans()):
+        vector = rng.standard_normal(width) * draw(st.sampled_from([0.01, 0.1, 1.0])) / width**0.5
+        shares = rng.choice([0, 1, 1, 1.5, -1], offsets[-1]) if draw(st.booleans()) else None
+        rows = (rows - vector) / 2
+        mean = Mean(
+            vector.astype(np.float32), None if shares is None else shares.astype(np.float32)
+        )
     if dtype == "i1":
-        rows, scales = np.rint(127 * rows), rng.choice([1, 1 / 127, -0.5], offsets[-1])
+        rows, scales = np.rint(127 * rows.clip(-1, 1)), rng.choice([1, 1 / 127, -0.5], offsets[-1])
+        scales[rng.random(offsets[-1]) < 0.05] = 0
         scales = scales.astype(draw(st.sampled_from(["f4", "f2"])))
     weights = rng.standard_normal(units) * 10.0 ** rng.integers(-4, 3, units)
     if draw(st.booleans()):
@@ -71,6 +81,7 @@ def searches(draw: st.DrawFn) -> tuple[Case, int]:
         scales=scales,
         starts=offsets[chosen],
         ends=offsets[chosen + 1],
+        mean=mean,
     )
     few = st.integers(1, 1 + documents // 4)  # so few are sought by a first, coarse pass
     return case, draw(few | st.integers(1, 2 * documents + 1))
@@ -213,7 +224,7 @@ def test_numbers_that_are_none_hide_no_other_document(dtype: str, bad: float) ->
 @compiled
 def test_the_compiled_scan_trusts_nobody() -> None:
     module = importlib.import_module("hplus.kernels._maxsim")
-    arguments = example().arguments()
+    arguments = example().raw()
     good = [np.array([0, 6]), np.array([2]), np.zeros(1), np.zeros((1, 5))]
     for i, bad in (
         (0, np.array([0, 7])),
@@ -231,14 +242,18 @@ def test_the_compiled_scan_trusts_nobody() -> None:
         wrong = [bad if i == j else array for j, array in enumerate(good)]
         for level in range(3):
             with pytest.raises(ValueError, match=r"query 0|every query|must be"):
-                module.scan(*arguments, *wrong, 1.0, level)
+                module.scan(*arguments, *wrong, 1.0, 1.0, level)
     ends = np.array([7, 7, 12, 39, 41])
     with pytest.raises(ValueError, match="rows of document 4 not in 0:40"):
-        module.scan(*arguments[:5], ends, *good, 1.0, 2)
+        module.scan(*arguments[:5], ends, *arguments[6:], *good, 1.0, 1.0, 2)
     with pytest.raises(ValueError, match="every query needs weights"):
-        module.scan(arguments[0], None, *arguments[2:], *good, 1.0, 2)
+        module.scan(arguments[0], None, *arguments[2:], *good, 1.0, 1.0, 2)
     with pytest.raises(ValueError, match="25 of 24 columns"):
-        module.longest(arguments[2], arguments[3], 25)
+        module.longest(arguments[2], arguments[3], 25, None, None)
+    mean, few = np.zeros(24, np.float32), np.zeros(23, np.float32)
+    for wrong in ((few, None), (mean, few), (mean.astype(np.float64), None)):
+        with pytest.raises(ValueError, match=r"a mean of|shares|must be"):
+            module.longest(arguments[2], arguments[3], 24, *wrong)
 
 
 @some
@@ -248,8 +263,38 @@ def test_the_longest_row(case: Case) -> None:
     rows = case.vectors[:, :width].astype(np.float64)
     if case.scales is not None:
         rows *= case.scales.astype(np.float64)[:, None]
-    expected = np.linalg.norm(rows, axis=1).max(initial=0)
-    assert longest(case.vectors, case.scales, width) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    rest = np.linalg.norm(rows, axis=1).max(initial=0)
+    if case.mean is not None:
+        shares = shares_of(case.mean, case.scales, 0, len(rows)).astype(np.float64)
+        rows += shares[:, None] * case.mean.vector[:width]
+    whole = np.linalg.norm(rows, axis=1).max(initial=0)
+    found = longest(case.vectors, case.scales, width, case.mean)
+    assert found == pytest.approx((whole, rest), rel=1e-5, abs=1e-6)
+
+
+@compiled
+def test_rows_that_their_mean_nearly_takes_away() -> None:
+    """Whole vectors a thousand times shorter than their parts: what bounds them must not be lost to
+    rounding."""
+    rng = np.random.default_rng(5)
+    mean = rng.standard_normal(64)
+    mean = (mean / np.linalg.norm(mean)).astype(np.float32)
+    rows = -mean + 1e-3 * rng.standard_normal((900, 64)) / 8
+    scales = (np.abs(rows).max(axis=1) / 127).astype(np.float16)
+    starts = 3 * np.arange(300)
+    case = Case(
+        query=rng.standard_normal((9, 64)).astype(np.float32),
+        weights=(rng.random(9) ** 3).astype(np.float32),
+        vectors=np.rint(rows / scales[:, None]).clip(-127, 127).astype(np.int8),
+        scales=scales,
+        starts=starts,
+        ends=starts + 3,
+        mean=Mean(mean),
+    )
+    for kernel in COMPILED:
+        for k in (1, 10, 299):
+            (own,) = found(case, [wanted(case, k)], kernel)
+            assert_best(own, case.scores(kernel), k)
 
 
 def test_the_examples() -> None:

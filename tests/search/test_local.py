@@ -144,7 +144,7 @@ def test_scores_of_any_places_of_a_segment(data: st.DataObject, corpus: Corpus) 
         corpus.documents.at(budget=budget, width=width),
         {"global": 1, "phrase": 1, "lexical": 1},
     )
-    errors = view_errors(query, corpus.documents, corpus.format)
+    errors = view_errors(query, corpus.documents, corpus.format, corpus.mean)
     total = phrase.scale(query.units)
     with index_of(corpus) as index:
         segment = index.engine.snapshot.parts[0].segment
@@ -170,7 +170,7 @@ def test_each_branch_finds_the_best_of_those_allowed(data: st.DataObject, corpus
     expected = fusion.score(
         corpus.query, corpus.documents, {"global": 1, "phrase": 1, "lexical": 1}
     )
-    errors = view_errors(corpus.query, corpus.documents, corpus.format)
+    errors = view_errors(corpus.query, corpus.documents, corpus.format, corpus.mean)
     numbers = np.flatnonzero(mask).tolist()
     where = parse(f"n in ({', '.join(map(str, numbers))})" if numbers else "n < 0")
     with index_of(corpus) as index:

@@ -52,7 +52,7 @@ def test_merged_arrays_are_those_of_the_documents(
     with index_of(corpus) as index, pytest.MonkeyPatch.context() as patch:
         patch.setattr(merge, "BLOCK", block)
         kept = data.draw(kept_documents(index))
-        builder = SegmentBuilder(corpus.format)
+        builder = SegmentBuilder(corpus.format, corpus.mean)
         for part in kept:
             if len(part):
                 builder.add(part.segment.numbers[part.places], read(part.segment, part.places))

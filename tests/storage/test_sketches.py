@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from brute_force import QuickDisk
 from builders import random_encoded, random_vectors, with_units
 from hplus import Index
+from hplus.any_index import settings_for
 from hplus.search import local
 from hplus.storage import sketches
+from hplus.storage.create import create
 from hplus.storage.segment import FORMATS, Array, Format
 from hplus.types import Encoded
 from hplus.units.vectors import normalise
@@ -39,9 +42,15 @@ def about_topics(random: np.random.Generator, documents: int) -> Encoded:
     return with_units(encoded, vectors=normalise((topics[chosen] + noise).astype(np.float32)))
 
 
-def made(path: Path, format: Format, documents: Encoded, *, calls: int = 1) -> Index:
+def made(
+    path: Path, format: Format, documents: Encoded, *, calls: int = 1, mean: float = 0
+) -> Index:
     options: dict[str, Any] = {"width": WIDTH, "global_width": WIDTH, "fingerprint": "x"}
-    index = Index.create(path, format=format, disk=QuickDisk(), **options)
+    settings = settings_for(None, format=format, **options)
+    if mean:
+        settings = replace(settings, mean=(mean,) * WIDTH)
+    create(path, settings, QuickDisk())
+    index = Index.open(path, disk=QuickDisk())
     for rows in np.array_split(np.arange(len(documents)), calls):
         index.add_encoded([f"d{i:04d}" for i in rows], documents.take(rows))
     return index
@@ -67,6 +76,23 @@ def test_an_estimate_follows_the_score(tmp_path: Path, format: Format) -> None:
             np.testing.assert_array_equal(
                 local.estimates(segment, query.units, some, None), near[some]
             )
+
+
+def test_a_mean_that_was_taken_off_is_in_what_sketches_are_made_of(tmp_path: Path) -> None:
+    documents = about_topics(np.random.default_rng(7), 200)
+    with (
+        made(tmp_path / "plain", "f32", documents) as plain,
+        made(tmp_path / "mean", "int8", documents, mean=0.2) as index,
+    ):
+        found = []
+        for one in (plain, index):
+            segment = one.engine.snapshot.parts[0].segment
+            offsets, vectors = segment.offsets, segment.vectors
+            part = (vectors, segment.scales, offsets[:-1], offsets[1:], segment.mean)
+            landmarks = sketches._landmarks([part], len(vectors), np.random.default_rng(0))
+            found.append((landmarks, sketches._met(part, landmarks, np.arange(200))))
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=0.02)
 
 
 def test_segments_put_together_are_sketched_as_one(tmp_path: Path) -> None:

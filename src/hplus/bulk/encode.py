@@ -107,6 +107,9 @@ def encode(
     advance: Callable[[float], None] = lambda _: None,
 ) -> None:
     """From these shards of documents to their files; a shard that has its file gets the same."""
+    mean = model.checkpoint.mean
+    if mean is not None:
+        mean = mean[: job.width]
     waiting: deque[_Waiting] = deque()
     parts: list[Stored] = []
     count = Count()
@@ -133,10 +136,10 @@ def encode(
     )
     with closing(encodings):
         for encoded in encodings:
-            parts.append(stored(encoded, job.format))
+            parts.append(stored(encoded, job.format, mean))
             if len(parts) == waiting[0].steps:
                 whole = waiting.popleft()
-                write_shard(folder, job, whole.shard, whole.documents, parts, whole.passages)
+                write_shard(folder, job, whole.shard, whole.documents, parts, whole.passages, mean)
                 parts = []
                 if job.passages is not None:  # what is encoded are passages: not counted one by one
                     advance(len(whole.documents))

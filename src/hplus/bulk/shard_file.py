@@ -3,6 +3,7 @@
     about           u8, JSON: the job, and the number of the shard
     documents       u8, one line of JSON for each: id, text, metadata
     global_, vectors  codes in the job's format; with int8 also global_scales and scales
+    mean            f32, if the model has one: what was taken off int8 vectors before
     passages, passage_offsets  where documents are divided: start and end, those of each document
     sha256          u8[32], of the file without this array
     all others      as in `encoded_file`
@@ -32,9 +33,11 @@ from hplus.sources.document import Document, parse_json
 from hplus.storage.check import checked
 from hplus.storage.segment import F16, Array, Format, dequantise, quantise
 from hplus.storage.segment_file import file_parts
-from hplus.types import I64, Encoded, Span, concatenate, offsets_of
+from hplus.types import F32, I64, Encoded, Span, concatenate, offsets_of
 
 FORMAT = "hplus-shard-1"
+# Of a shard with a mean: who does not know it must not read the codes as vectors.
+WITH_MEAN = "hplus-shard-2"
 AGAIN = "delete it and run hplus bulk again, which encodes only what is missing"
 
 
@@ -59,10 +62,10 @@ class Stored:
     scales: F16 | None
 
 
-def stored(encoded: Encoded, format: Format) -> Stored:
+def stored(encoded: Encoded, format: Format, mean: F32 | None = None) -> Stored:
     """An encoding as a shard keeps it: a quarter of the memory in int8."""
     global_, global_scales = quantise(encoded.global_, format)
-    vectors, scales = quantise(encoded.units.vectors, format)
+    vectors, scales = quantise(encoded.units.vectors, format, mean)
     codes = replace(encoded, global_=global_, units=replace(encoded.units, vectors=vectors))
     return Stored(codes, global_scales, scales)
 
@@ -74,12 +77,16 @@ def write_shard(
     documents: Sequence[Document],
     parts: Sequence[Stored],
     passages: Sequence[Sequence[Span]] | None,
+    mean: F32 | None = None,
 ) -> None:
-    """The file of a shard, whose encodings come in parts, one after another."""
+    """The file of a shard, whose encodings come in parts, one after another; mean: what was taken
+    off their vectors."""
     arrays = arrays_of(concatenate([part.codes for part in parts]))
     if job.format == "int8":
         arrays["global_scales"] = np.concatenate([part.global_scales for part in parts])
         arrays["scales"] = np.concatenate([part.scales for part in parts])
+        if mean is not None:
+            arrays["mean"] = mean
     if passages is not None:
         spans = [span for own in passages for span in own]
         arrays["passages"] = np.array(spans, np.int64).reshape(-1, 2)
@@ -88,7 +95,8 @@ def write_shard(
     arrays["documents"] = _bytes(
         "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     )
-    about = {"format": FORMAT, "shard": shard, "job": job.as_json()}
+    format = WITH_MEAN if "mean" in arrays else FORMAT
+    about = {"format": format, "shard": shard, "job": job.as_json()}
     arrays["about"] = _bytes(json.dumps(about, sort_keys=True))
     arrays["sha256"] = np.frombuffer(_digest(arrays), np.uint8)
     path = folder / job.file(shard)
@@ -109,8 +117,10 @@ def read_about(path: Path) -> tuple[Job, int]:
     about = _arrays(path, ("about",))["about"]
     try:
         found = json.loads(about.tobytes())
-        if found["format"] != FORMAT:
-            raise InputError(f"{path} has format {found['format']!r}, expected {FORMAT!r}")
+        if found["format"] not in (FORMAT, WITH_MEAN):
+            raise InputError(
+                f"{path} has format {found['format']!r}, expected {FORMAT!r} or {WITH_MEAN!r}"
+            )
         return Job.of_json(found["job"]), int(found["shard"])
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, HPlusError):
@@ -138,8 +148,9 @@ def read_shard(path: Path) -> Shard:
             divided = list(zip(documents, passages, strict=True))
             ids = [document.id for document, own in divided for _ in own]
             texts = [document.text[a:b] for document, own in divided for a, b in own]
-        for name, scales in (("global_", "global_scales"), ("vectors", "scales")):
-            arrays[name] = dequantise(arrays[name], arrays.pop(scales, None))
+        mean = arrays.pop("mean", None)
+        for name, scales, own in (("global_", "global_scales", None), ("vectors", "scales", mean)):
+            arrays[name] = dequantise(arrays[name], arrays.pop(scales, None), own)
         return Shard(documents, checked(encoded_of(arrays), ids, texts), passages)
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from None

@@ -55,6 +55,8 @@ except ImportError:
     raise MissingExtraError("to use PostgreSQL, run: pip install hplus[postgres]") from None
 
 VERSION = 1
+# Of a schema whose settings have a mean, which a pulled index rounds with.
+WITH_MEAN = 2
 TIMEOUT = 30.0
 # Rows that are read at a time.
 MANY = 1_000
@@ -124,9 +126,10 @@ def _note(connection: Connection) -> dict[str, Any]:
         version = note["version"]
     except (ServiceError, ValueError, KeyError):
         raise InputError(f"{connection.place} was not made by hplus, or was damaged") from None
-    if version != VERSION:
+    if version not in (VERSION, WITH_MEAN):
         raise InputError(
-            f"{connection.place} has format {version}, this hplus reads {VERSION}; update hplus"
+            f"{connection.place} has format {version}, this hplus reads {VERSION} and "
+            f"{WITH_MEAN}; update hplus"
         )
     return note
 
@@ -134,7 +137,7 @@ def _note(connection: Connection) -> dict[str, Any]:
 def create_store(address: Address, settings: Settings, terms: Sequence[str]) -> Schema:
     """A new schema, made as a whole or not at all."""
     note = {
-        "version": VERSION,
+        "version": VERSION if settings.mean is None else WITH_MEAN,
         "settings": {**asdict(settings), "fusion": dict(settings.fusion)},
         "terms": list(terms),
     }

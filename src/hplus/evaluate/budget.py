@@ -110,6 +110,10 @@ def best_of(found: Sequence[Setting]) -> Setting:
 def _scores(bench: Bench, queries: Units, documents: Units, width: int, format: Format) -> F64:
     """S_P of each query's pool, with the documents' vectors as a format stores them."""
     queries, stored = narrow(queries, width), narrow(documents, width)
-    stored = replace(stored, vectors=dequantise(*quantise(stored.vectors, format)))
+    mean = bench.model.checkpoint.mean
+    if mean is not None:
+        mean = mean[:width]
+    codes, scales = quantise(stored.vectors, format, mean)
+    stored = replace(stored, vectors=dequantise(codes, scales, mean))
     threads = bench.model.threads
     return bench.pooled(rescore.maxsim_of_pools(queries, stored, bench.pools, threads=threads))

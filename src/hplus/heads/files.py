@@ -3,6 +3,7 @@
 heads.safetensors  crf.{weight, bias, transitions, start, end[, hidden, hidden_bias]},
                    importance.{weight, bias}, lexical.{weight, bias, query}
 idf.safetensors    idf f32[V]
+mean.safetensors   mean f32[d], of unit vectors
 """
 
 from __future__ import annotations
@@ -107,6 +108,13 @@ def read_idf(tensors: Mapping[str, F32], vocabulary: int, folder: Path) -> Idf |
         return Idf(table)
     except InputError as error:
         raise CheckpointError(f"{path}: {error}") from error
+
+
+def read_mean(tensors: Mapping[str, F32], dim: int, folder: Path) -> F32 | None:
+    """The mean of mean.safetensors, if there is one."""
+    if not tensors:
+        return None
+    return _shaped(tensors.get("mean"), (dim,), "mean", folder / "mean.safetensors")
 
 
 def _shaped(tensor: F32 | None, shape: tuple[int, ...], name: str, path: Path) -> F32:

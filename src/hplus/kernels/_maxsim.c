@@ -22,6 +22,8 @@ typedef struct {
     const char *vectors, *scales, *starts, *ends;
     Py_ssize_t rows, stride, bytes, count; /* bytes of a row that are read */
     char scale_kind;                       /* 'f', 'e', or 0 for no scales */
+    const float *mean;  /* a row is its numbers times its scale plus its share of this; or NULL */
+    const char *shares; /* f32; NULL: 1 for every row whose scale is not 0 */
 } Documents;
 
 /* How the rows of an array of vectors meet a query. */
@@ -41,7 +43,7 @@ typedef struct {
     const Layout *layout;
     Py_ssize_t room; /* rows of a tile */
     char *packed;
-    float *scales;
+    float *scales, *shares;
     void *memory;
     Py_ssize_t later;         /* the document that is being fetched, */
     int64_t later_at, later_end; /* and the rows of it to come */
@@ -158,10 +160,15 @@ static int further(const void *a, const void *b)
     return x->unit < y->unit ? -1 : 1;
 }
 
-/* A query for a layout; no weights: maxima are wanted. `longest` bounds the lengths of the
-   documents' vectors. -1: no memory. */
+/* The largest lengths of the documents' vectors: whole, and of what they are without the mean. */
+typedef struct {
+    double whole, rest;
+} Lengths;
+
+/* A query for a layout; no weights: maxima are wanted. Whole vectors bound a similarity, the rest
+   what rounding the query can change. -1: no memory. */
 static int prepare(Plan *plan, const Layout *layout, const float *query, const float *weights,
-                   Py_ssize_t units, double longest, int digits)
+                   const float *mean, Py_ssize_t units, Lengths longest, int digits)
 {
     const Py_ssize_t width = layout->width, in_digits = layout->vnni || layout->dot;
     const Py_ssize_t number = in_digits ? digits : layout->int8 ? 2 : 4;
@@ -171,7 +178,7 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
     plan->stages = units / STAGE + (units % STAGE > 0);
     plan->columns = layout->columns, plan->block = layout->block;
     plan->stage_bytes = STAGE * plan->columns * number;
-    const Py_ssize_t each = plan->stage_bytes + digits * REGISTER + STAGE * 3 * 4 + 8 +
+    const Py_ssize_t each = plan->stage_bytes + digits * REGISTER + STAGE * 4 * 4 + 8 +
                             STAGE * (Py_ssize_t)(sizeof(Reach) + sizeof(Py_ssize_t));
     if (plan->stages > (PY_SSIZE_T_MAX / 2 - 4 * MAX_WIDTH) / each)
         return -1;
@@ -187,6 +194,7 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
     free += places * (Py_ssize_t)sizeof(Reach);
     plan->place = (Py_ssize_t *)free, free += places * (Py_ssize_t)sizeof(Py_ssize_t);
     plan->steps = (float *)free, free += places * 4;
+    plan->means = (float *)free, free += places * 4;
     plan->best = (float *)free, free += places * 4;
     plan->weights = (float *)free, free += places * 4;
     int16_t *codes = (int16_t *)free, *coarse = codes + width;
@@ -200,11 +208,11 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
             reach[i].reach = INFINITY; /* so that NaN has a place too */
     }
     qsort(reach, (size_t)units, sizeof *reach, further);
-    double most = 0, error = 0;
+    double most = 0, error = 0, sums = 0; /* sums: of what is added up, mean and rest apart */
     for (Py_ssize_t place = 0; place < units; place++) {
         const Py_ssize_t i = reach[place].unit;
         const float *from = query + i * width;
-        double square = 0, off = 0;
+        double square = 0, off = 0, met = 0; /* met: the product with the mean */
         plan->place[i] = place;
         plan->weights[place] = weights ? weights[i] : 1;
         plan->steps[place] = 1;
@@ -218,22 +226,28 @@ static int prepare(Plan *plan, const Layout *layout, const float *query, const f
                 }
             }
             put(plan, layout, place, in_digits && digits == 1 ? coarse : codes);
-            for (Py_ssize_t k = 0; k < width; k++)
+            for (Py_ssize_t k = 0; k < width; k++) {
                 square += (double)step * codes[k] * step * codes[k];
+                met += mean ? (double)step * codes[k] * mean[k] : 0;
+            }
         } else
             for (Py_ssize_t k = 0; k < width; k++) {
                 memcpy(at(plan, layout, place, k, 0), from + k, sizeof *from);
                 square += (double)from[k] * from[k];
+                met += mean ? (double)from[k] * mean[k] : 0;
             }
-        const double weight = fabs(plan->weights[place]) * longest;
-        reach[place].reach = weight * sqrt(square); /* from here on in order of places */
+        plan->means[place] = plan->steps[place] > 0 ? (float)(met / plan->steps[place]) : 0;
+        const double weight = fabs(plan->weights[place]);
+        reach[place].reach = weight * longest.whole * sqrt(square); /* now in order of places */
         most += reach[place].reach;
-        error += weight * sqrt(off);
+        sums += weight * (longest.whole > longest.rest ? longest.whole : longest.rest) *
+                sqrt(square);
+        error += weight * longest.rest * sqrt(off);
         if (place % STAGE == STAGE - 1 || place == units - 1)
             plan->above[place / STAGE] = error - most;
     }
-    /* Sums of r products and of weighted maxima, in f32 at worst, of what is `most` at most. */
-    const double slack = most * (double)(width + units + 16) / (1 << 23);
+    /* Sums of r products and of weighted maxima, in f32 at worst, of what is `sums` at most. */
+    const double slack = sums * (double)(width + units + 16) / (1 << 23);
     for (Py_ssize_t stage = 0; stage < plan->stages; stage++)
         plan->above[stage] += most + slack;
     plan->below = error + slack;
@@ -248,11 +262,12 @@ static int open_reader(Reader *reader, const Documents *documents, const Layout 
     *reader = (Reader){.documents = documents, .layout = layout};
     reader->room = BLOCKS * (fit < 1 ? 1 : fit);
     const Py_ssize_t packed = layout->pack ? reader->room * row : 0;
-    reader->memory = PyMem_RawCalloc(1, (size_t)(packed + reader->room * 4 + REGISTER));
+    reader->memory = PyMem_RawCalloc(1, (size_t)(packed + reader->room * 8 + REGISTER));
     if (!reader->memory)
         return -1;
     reader->packed = (char *)reader->memory + REGISTER - (uintptr_t)reader->memory % REGISTER;
     reader->scales = (float *)(reader->packed + packed);
+    reader->shares = reader->scales + reader->room;
     for (Py_ssize_t u = 0; u < reader->room; u++)
         reader->scales[u] = 1; /* where there are none */
     return 0;
@@ -315,14 +330,22 @@ static Tile next_tile(Reader *reader, int64_t start, int64_t end)
     const Py_ssize_t stride = documents->stride, room = reader->room;
     const Py_ssize_t count = end - start < room ? (Py_ssize_t)(end - start) : room;
     const Py_ssize_t row = layout->columns * layout->number;
-    Tile tile = {documents->vectors + start * stride, stride, count, reader->scales};
+    Tile tile = {documents->vectors + start * stride, stride, count, reader->scales,
+                 reader->shares};
     fetch(reader, count);
     if (documents->scale_kind == 'e')
         layout->halves(reader->scales, documents->scales + 2 * start, count);
     else if (documents->scale_kind == 'f')
         memcpy(reader->scales, documents->scales + 4 * start, (size_t)count * sizeof(float));
-    for (Py_ssize_t u = count; u % 4; u++)
+    if (documents->shares)
+        memcpy(reader->shares, documents->shares + 4 * start, (size_t)count * sizeof(float));
+    else if (documents->mean)
+        for (Py_ssize_t u = 0; u < count; u++)
+            reader->shares[u] = reader->scales[u] != 0;
+    for (Py_ssize_t u = count; u % 4; u++) {
         reader->scales[u] = reader->scales[count - 1];
+        reader->shares[u] = reader->shares[count - 1];
+    }
     if (layout->pack) {
         layout->pack(reader->packed, row, tile.rows, stride, count, layout->width);
         tile.rows = reader->packed, tile.stride = row;
@@ -540,18 +563,21 @@ static void settle(Scan *scan, Reader *reader)
 }
 
 /* Arrays of an entry point; what is the same in both is checked here. */
-enum { QUERY, WEIGHTS, VECTORS, SCALES, STARTS, ENDS, COMMON };
+enum { QUERY, WEIGHTS, VECTORS, SCALES, STARTS, ENDS, MEAN, SHARES, COMMON };
 
 static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
 {
     const int scaled = a[SCALES] != Py_None, weighted = a[WEIGHTS] != Py_None;
+    const int centred = a[MEAN] != Py_None, shared = centred && a[SHARES] != Py_None;
     const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
     if (look(a[QUERY], v + QUERY, "query", "a contiguous f32 matrix", 2, "f!", 0) < 0 ||
         (weighted && look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f!", 0) < 0) ||
         look(a[VECTORS], v + VECTORS, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
         (scaled && look(a[SCALES], v + SCALES, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
         look(a[STARTS], v + STARTS, "starts", i64, 1, "lq", 0) < 0 ||
-        look(a[ENDS], v + ENDS, "ends", i64, 1, "lq", 0) < 0)
+        look(a[ENDS], v + ENDS, "ends", i64, 1, "lq", 0) < 0 ||
+        (centred && look(a[MEAN], v + MEAN, "mean", f32, 1, "f!", 0) < 0) ||
+        (shared && look(a[SHARES], v + SHARES, "shares", f32, 1, "f", 0) < 0))
         return -1;
     const Py_ssize_t width = v[QUERY].shape[1], columns = v[VECTORS].shape[1];
     const Py_ssize_t rows = v[VECTORS].shape[0], count = v[STARTS].shape[0];
@@ -562,6 +588,11 @@ static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
                      v[WEIGHTS].shape[0]);
     else if (scaled && v[SCALES].shape[0] != rows)
         PyErr_Format(PyExc_ValueError, "%zd vectors, but %zd scales", rows, v[SCALES].shape[0]);
+    else if (centred && v[MEAN].shape[0] < width)
+        PyErr_Format(PyExc_ValueError, "query of %zd columns, mean of %zd", width,
+                     v[MEAN].shape[0]);
+    else if (shared && v[SHARES].shape[0] != rows)
+        PyErr_Format(PyExc_ValueError, "%zd vectors, but %zd shares", rows, v[SHARES].shape[0]);
     else if (v[ENDS].shape[0] != count)
         PyErr_Format(PyExc_ValueError, "%zd starts, but %zd ends", count, v[ENDS].shape[0]);
     else {
@@ -569,7 +600,8 @@ static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
             .vectors = v[VECTORS].buf, .scales = v[SCALES].buf, .starts = v[STARTS].buf,
             .ends = v[ENDS].buf, .rows = rows, .stride = v[VECTORS].strides[0],
             .bytes = width * v[VECTORS].itemsize, .count = count,
-            .scale_kind = !scaled ? 0 : v[SCALES].itemsize == 2 ? 'e' : 'f'};
+            .scale_kind = !scaled ? 0 : v[SCALES].itemsize == 2 ? 'e' : 'f',
+            .mean = v[MEAN].buf, .shares = v[SHARES].buf};
         return 0;
     }
     return -1;
@@ -581,7 +613,8 @@ static PyObject *not_there(Py_ssize_t document, const Documents *documents)
                         documents->rows);
 }
 
-/* score(query, weights or None, vectors, scales or None, starts, ends, scores, level)
+/* score(query, weights or None, vectors, scales or None, starts, ends, mean or None,
+   shares or None, scores, level)
    Without weights `scores` has the maxima of all units of the query for every document. */
 static PyObject *score(PyObject *module, PyObject *args)
 {
@@ -592,7 +625,8 @@ static PyObject *score(PyObject *module, PyObject *args)
     Reader reader = {0};
     Plan plan = {0};
     int most;
-    if (!PyArg_ParseTuple(args, "OOOOOOOi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, &most))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, a + 7,
+                          a + COMMON, &most))
         return NULL;
     if (look_at(a, v, &documents) < 0 ||
         look(a[COMMON], v + COMMON, "scores", "a contiguous f32 vector", 1, "f",
@@ -605,7 +639,8 @@ static PyObject *score(PyObject *module, PyObject *args)
     if (each ? room % each || room / each != documents.count : room)
         PyErr_Format(PyExc_ValueError, "%zd documents, but %zd scores of %zd a document",
                      documents.count, room, each);
-    else if (prepare(&plan, &layout, v[QUERY].buf, v[WEIGHTS].buf, units, 0, 2) < 0 ||
+    else if (prepare(&plan, &layout, v[QUERY].buf, v[WEIGHTS].buf, documents.mean, units,
+                     (Lengths){0, 0}, 2) < 0 ||
              open_reader(&reader, &documents, &layout) < 0)
         PyErr_NoMemory();
     else {
@@ -658,8 +693,8 @@ static PyObject *pair(const Scan *scan)
     return Py_BuildValue("NN", documents, scores);
 }
 
-/* scan(query, weights, vectors, scales or None, starts, ends, offsets, k, least, base or None,
-   longest, level)
+/* scan(query, weights, vectors, scales or None, starts, ends, mean or None, shares or None,
+   offsets, k, least, base or None, longest whole, longest rest, level)
    For each query, the units offsets[i]:offsets[i + 1], documents in their order and scores; the
    best are those of the largest base[i] + score. */
 static PyObject *scan(PyObject *module, PyObject *args)
@@ -672,10 +707,11 @@ static PyObject *scan(PyObject *module, PyObject *args)
     Reader reader = {0};
     Scan *scans = NULL;
     Py_ssize_t queries = 0;
-    double longest;
+    Lengths longest;
     int most;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOdi", a, a + 1, a + 2, a + 3, a + 4, a + 5,
-                          a + OFFSETS, a + K, a + LEAST, a + BASE, &longest, &most))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOddi", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
+                          a + 7, a + OFFSETS, a + K, a + LEAST, a + BASE, &longest.whole,
+                          &longest.rest, &most))
         return NULL;
     if (look_at(a, v, &documents) < 0 ||
         look(a[OFFSETS], v + OFFSETS, "offsets", "a contiguous i64 vector", 1, "lq", 0) < 0 ||
@@ -722,10 +758,10 @@ static PyObject *scan(PyObject *module, PyObject *args)
             own->base = (const char *)v[BASE].buf + 8 * queries * documents.count;
         own->heap = PyMem_RawCalloc((size_t)own->k + 1, sizeof(double));
         if (!own->heap ||
-            prepare(&own->plan, &layout, query, weights, end - first, longest,
+            prepare(&own->plan, &layout, query, weights, documents.mean, end - first, longest,
                     own->coarse ? 1 : 2) < 0 ||
-            (own->coarse && prepare(&own->whole, &layout, query, weights, end - first, longest,
-                                    2) < 0)) {
+            (own->coarse && prepare(&own->whole, &layout, query, weights, documents.mean,
+                                    end - first, longest, 2) < 0)) {
             queries++; /* this one is to be freed, too */
             PyErr_NoMemory();
             goto done;
@@ -762,28 +798,55 @@ done:
     return result;
 }
 
-/* longest(vectors, scales or None, width): the largest length of a row's first columns. */
+/* <row, mean> in lanes that compilers turn into registers; in double, since a whole vector may be
+   far shorter than the two parts that it is the sum of. */
+static double along(const signed char *row, const float *mean, Py_ssize_t width)
+{
+    double sums[CODES] = {0}, sum = 0;
+    Py_ssize_t k = 0;
+    for (; k + CODES <= width; k += CODES)
+        for (int l = 0; l < CODES; l++)
+            sums[l] += (double)row[k + l] * mean[k + l];
+    for (int l = 0; l < CODES; l++)
+        sum += sums[l];
+    for (; k < width; k++)
+        sum += (double)row[k] * mean[k];
+    return sum;
+}
+
+/* longest(vectors, scales or None, width, mean or None, shares or None): the largest length of a
+   row's first columns with its share of the mean, and without. */
 static PyObject *longest(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *vectors, *scales, *result = NULL;
-    Py_buffer v = {0}, s = {0};
+    PyObject *vectors, *scales, *centre, *parts, *result = NULL;
+    Py_buffer v = {0}, s = {0}, m = {0}, p = {0};
     Py_ssize_t width;
-    double most = 0;
-    if (!PyArg_ParseTuple(args, "OOn", &vectors, &scales, &width))
+    double mean_square = 0;
+    Lengths most = {0, 0};
+    if (!PyArg_ParseTuple(args, "OOnOO", &vectors, &scales, &width, &centre, &parts))
         return NULL;
+    const char *f32 = "a contiguous f32 vector";
     if (look(vectors, &v, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
-        (scales != Py_None && look(scales, &s, "scales", "f32 or f16", 1, "fe", 0) < 0))
+        (scales != Py_None && look(scales, &s, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
+        (centre != Py_None && look(centre, &m, "mean", f32, 1, "f!", 0) < 0) ||
+        (parts != Py_None && look(parts, &p, "shares", f32, 1, "f!", 0) < 0))
         goto done;
-    if (width < 0 || width > v.shape[1] || (s.obj && s.shape[0] != v.shape[0])) {
-        PyErr_Format(PyExc_ValueError, "%zd of %zd columns, %zd rows, %zd scales", width,
-                     v.shape[1], v.shape[0], s.obj ? s.shape[0] : v.shape[0]);
+    if (width < 0 || width > v.shape[1] || (s.obj && s.shape[0] != v.shape[0]) ||
+        (m.obj && m.shape[0] < width) || (p.obj && p.shape[0] != v.shape[0])) {
+        PyErr_Format(PyExc_ValueError, "%zd of %zd columns, %zd rows, %zd scales, a mean of %zd, "
+                     "%zd shares", width, v.shape[1], v.shape[0],
+                     s.obj ? s.shape[0] : v.shape[0], m.obj ? m.shape[0] : width,
+                     p.obj ? p.shape[0] : v.shape[0]);
         goto done;
     }
+    const float *mean = m.buf, *shares = p.buf;
     Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t k = 0; mean && k < width; k++)
+        mean_square += (double)mean[k] * mean[k];
     for (Py_ssize_t u = 0; u < v.shape[0]; u++) {
         const char *row = (const char *)v.buf + u * v.strides[0];
-        double square = 0;
+        double square = 0, met = 0; /* met: the product with the mean */
         if (v.itemsize == 1) {
             int64_t sum = 0;
             for (Py_ssize_t first = 0; first < width; first += 4096) {
@@ -793,6 +856,7 @@ static PyObject *longest(PyObject *module, PyObject *args)
                 sum += part;
             }
             square = (double)sum;
+            met = mean ? along((const signed char *)row, mean, width) : 0;
         } else
             for (Py_ssize_t k = 0; k < width; k++) {
                 float x;
@@ -801,22 +865,29 @@ static PyObject *longest(PyObject *module, PyObject *args)
                 else
                     memcpy(&x, row + 4 * k, sizeof x);
                 square += (double)x * x;
+                met += mean ? (double)x * mean[k] : 0;
             }
         float scale = 1;
         if (s.obj && s.itemsize == 2)
             scale = half((const char *)s.buf + 2 * u);
         else if (s.obj)
             memcpy(&scale, (const char *)s.buf + 4 * u, sizeof scale);
-        const double length = sqrt(square) * fabs((double)scale);
-        most = length <= most ? most : length; /* NaN stays, and bounds nothing */
-        if (most != most)
+        const double share = !mean ? 0 : shares ? shares[u] : scale != 0;
+        const double more = share * (2 * scale * met + share * mean_square); /* in the square */
+        square *= (double)scale * scale;
+        const double whole = square + more, rest = square;
+        most.rest = rest <= most.rest ? most.rest : rest; /* NaN stays, and bounds nothing */
+        most.whole = whole <= most.whole ? most.whole : whole;
+        if (most.rest != most.rest || most.whole != most.whole)
             break;
     }
     Py_END_ALLOW_THREADS
-    result = PyFloat_FromDouble(most);
+    result = Py_BuildValue("dd", sqrt(most.whole), sqrt(most.rest));
 done:
     PyBuffer_Release(&v);
     PyBuffer_Release(&s);
+    PyBuffer_Release(&m);
+    PyBuffer_Release(&p);
     return result;
 }
 

@@ -12,6 +12,8 @@ def score(
     scales: npt.NDArray[Any] | None,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
     scores: npt.NDArray[Any],
     level: int,
     /,
@@ -23,12 +25,22 @@ def scan(
     scales: npt.NDArray[Any] | None,
     starts: npt.NDArray[Any],
     ends: npt.NDArray[Any],
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
     offsets: npt.NDArray[Any],
     k: npt.NDArray[Any],
     least: npt.NDArray[Any],
     base: npt.NDArray[Any] | None,
-    longest: float,
+    longest_whole: float,
+    longest_rest: float,
     level: int,
     /,
 ) -> list[tuple[bytes, bytes]]: ...
-def longest(vectors: npt.NDArray[Any], scales: npt.NDArray[Any] | None, width: int, /) -> float: ...
+def longest(
+    vectors: npt.NDArray[Any],
+    scales: npt.NDArray[Any] | None,
+    width: int,
+    mean: npt.NDArray[Any] | None,
+    shares: npt.NDArray[Any] | None,
+    /,
+) -> tuple[float, float]: ...

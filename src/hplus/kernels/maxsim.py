@@ -24,7 +24,7 @@ from types import ModuleType
 import numpy as np
 
 from hplus.kernels import numpy_
-from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.reference import Mean, Rows, Scales
 from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, I64
 
@@ -33,7 +33,7 @@ try:
 except ImportError:
     _maxsim = None  # type: ignore[assignment]
 
-Kernel = Callable[[F32, F32 | None, Rows, Scales | None, I64, I64], F32]
+Kernel = Callable[[F32, F32 | None, Rows, Scales | None, I64, I64, Mean | None], F32]
 """Scores f32[n]; without weights the maxima themselves, f32[n, q]."""
 
 # The widest query: sums of products of 16-bit and 8-bit codes must fit 32 bits.
@@ -47,12 +47,14 @@ def weighted_maxsim(
     scales: Scales | None,
     starts: I64,
     ends: I64,
+    mean: Mean | None = None,
     *,
     threads: int = 1,
     kernel: str | None = None,
 ) -> F32:
     """Scores of n documents, f32[n]: the sum over query units i of weights[i] times the maximum
-    over the document's rows u of scales[u] * <query[i], vectors[u, :r]>; 0 without rows.
+    over the document's rows u of scales[u] * <query[i], vectors[u, :r]>, plus shares[u] *
+    <query[i], mean[:r]> if a mean was taken off them; 0 without rows.
 
     query f32[q, r], weights f32[q]; vectors f32, f16 or int8 [M, R], R >= r, with contiguous rows,
     also a read-only memory map; scales f32 or f16 [M], or None for 1; document j has the rows
@@ -66,13 +68,13 @@ def weighted_maxsim(
     >>> weighted_maxsim(query, weights, vectors, None, starts, ends).tolist()
     [3.0, 0.0, 0.0]
     """
-    _check(query, weights, vectors, scales, starts, ends, threads)
+    _check(query, weights, vectors, scales, starts, ends, mean, threads)
     run = KERNELS[implementation() if kernel is None else kernel]
     query, weights = _plain(query), _plain(weights)
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     scales = None if scales is None else np.ascontiguousarray(scales)
     parts = each_of(
-        lambda part: run(query, weights, vectors, scales, starts[part], ends[part]),
+        lambda part: run(query, weights, vectors, scales, starts[part], ends[part], mean),
         shares(starts, ends, threads, query.size),
     )
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -84,6 +86,7 @@ def maxima(
     scales: Scales | None,
     starts: I64,
     ends: I64,
+    mean: Mean | None = None,
     *,
     kernel: str | None = None,
 ) -> F32:
@@ -94,11 +97,11 @@ def maxima(
     >>> maxima(vectors[:2], vectors, None, np.array([0, 2, 3]), np.array([2, 3, 3])).tolist()
     [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     """
-    _check(query, None, vectors, scales, starts, ends, 1)
+    _check(query, None, vectors, scales, starts, ends, mean, 1)
     run = KERNELS[implementation() if kernel is None else kernel]
     scales = None if scales is None else np.ascontiguousarray(scales)
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-    return run(_plain(query), None, vectors, scales, starts, ends)
+    return run(_plain(query), None, vectors, scales, starts, ends, mean)
 
 
 def implementation() -> str:
@@ -119,6 +122,7 @@ def _check(
     scales: Scales | None,
     starts: I64,
     ends: I64,
+    mean: Mean | None,
     threads: int,
 ) -> None:
     _is(query, "query", "an f32 matrix", 2, "f4")
@@ -141,6 +145,14 @@ def _check(
         raise ValueError(f"query has {units} units, but there are {len(weights)} weights")
     if scales is not None and len(scales) != rows:
         raise ValueError(f"vectors have {rows} rows, but there are {len(scales)} scales")
+    if mean is not None:
+        _is(mean.vector, "mean", "an f32 vector", 1, "f4")
+        if len(mean.vector) < width:
+            raise ValueError(f"query has {width} columns, but the mean {len(mean.vector)}")
+        if mean.shares is not None:
+            _is(mean.shares, "shares", "an f32 vector or None", 1, "f4")
+            if len(mean.shares) != rows:
+                raise ValueError(f"vectors have {rows} rows, but {len(mean.shares)} shares")
     if len(starts) != len(ends):
         raise ValueError(f"{len(starts)} starts, but {len(ends)} ends")
     wrong = (starts < 0) | (ends < starts) | (ends > rows)
@@ -181,10 +193,14 @@ def _kernels() -> dict[str, Kernel]:
             scales: Scales | None,
             starts: I64,
             ends: I64,
+            mean: Mean | None,
         ) -> F32:
             each = 1 if weights is not None else len(query)
             scores = np.empty(len(starts) * each, np.float32)
-            _maxsim.score(query, weights, vectors, scales, starts, ends, scores, level)
+            vector, shares = mean or (None, None)
+            _maxsim.score(
+                query, weights, vectors, scales, starts, ends, vector, shares, scores, level
+            )
             return scores if weights is not None else scores.reshape(len(starts), each)
 
         return score

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.types import F32, I64, offsets_of
 
 # Products held at a time, and numbers converted to f32 at a time: 2 MB.
@@ -17,7 +17,13 @@ _BLOCK = 1 << 19
 
 
 def weighted_maxsim(
-    query: F32, weights: F32 | None, vectors: Rows, scales: Scales | None, starts: I64, ends: I64
+    query: F32,
+    weights: F32 | None,
+    vectors: Rows,
+    scales: Scales | None,
+    starts: I64,
+    ends: I64,
+    mean: Mean | None = None,
 ) -> F32:
     """As `hplus.kernels.weighted_maxsim`, or without weights `maxima`; BLAS may use threads of its
     own."""
@@ -29,11 +35,15 @@ def weighted_maxsim(
     best[:, ends > starts] = -np.inf
     held: list[tuple[int, int, int]] = []  # document, and the rows whose products are held
     filled = 0
+    met = None if mean is None else query @ mean.vector[:width]
 
     def take_maxima() -> None:
         documents = [document for document, _, _ in held]
         if scales is not None:
             products[:, :filled] *= np.concatenate([scales[a:b] for _, a, b in held])
+        if mean is not None and met is not None:
+            shares = np.concatenate([shares_of(mean, scales, a, b) for _, a, b in held])
+            products[:, :filled] += met[:, None] * shares
         first = offsets_of([b - a for _, a, b in held])[:-1]
         maxima = np.maximum.reduceat(products[:, :filled], first, axis=1)
         best[:, documents] = np.maximum(best[:, documents], maxima)

@@ -14,7 +14,10 @@
    of 8 bits. Its lanes are units: a piece of a row, repeated, meets as many bytes of each unit, so
    that only 4 lanes of a unit are left to be added up, those of 4 rows together (a last stage of one
    or two units has more lanes for each). ARM's dot product multiplies signed bytes with signed ones:
-   rows stay as they lie, and a code is two digits as well. */
+   rows stay as they lie, and a code is two digits as well.
+
+   Rows may be what is left of vectors without a mean: then the product of a unit with the mean,
+   times the share that a row has of it, is added to the row's own product, in one rounding. */
 
 #include "arrays.h"
 #include <math.h>
@@ -59,7 +62,7 @@ enum { PORTABLE, WITH_256, WITH_512, WITH_DOT = 1 }; /* what a caller lets us us
 typedef struct {
     const char *rows;
     Py_ssize_t stride, count;
-    const float *scales;
+    const float *scales, *shares; /* shares: of the mean, 0 where there is none */
 } Tile;
 
 /* One query, ready for its products. Units stand in falling order of what they can add to a score;
@@ -72,6 +75,7 @@ typedef struct Plan {
     char *query;            /* [stages], each as its block function says */
     int32_t *from;          /* VNNI: what the sums start from, [stages][digits][16] */
     float *steps;           /* [4 * stages] what one step of a unit's codes is worth */
+    float *means;           /* [4 * stages] products with the mean, in steps; 0 without one */
     float *best;            /* [4 * stages] maxima of the present document, in steps */
     float *weights;         /* [4 * stages], 0 where there is no unit */
     double *above;          /* [stages] what a score can be above the sum of the first stages */
@@ -120,6 +124,12 @@ static inline Py_ssize_t units_of(const Plan *plan, Py_ssize_t stage)
 
 static inline float larger(float found, float best) { return found > best ? found : best; }
 
+/* A row's own product and its share of the mean's, as an instruction would add them. */
+static inline float with_mean(float own, float share, float mean)
+{
+    return share == 0 ? own : fmaf(share, mean, own);
+}
+
 /* Four lanes in a register of any processor, where the compiler has such a type. */
 #ifdef __GNUC__
 typedef float Four __attribute__((vector_size(16)));
@@ -156,7 +166,8 @@ static void block_f32(const Plan *plan, Py_ssize_t stage, const Tile *tile)
             float s[LANES], *best = plan->best + stage * STAGE + i;
             memcpy(s, sums[i], sizeof s);
             float found = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-            *best = larger(found * tile->scales[u], *best);
+            found *= tile->scales[u];
+            *best = larger(with_mean(found, tile->shares[u], plan->means[stage * STAGE + i]), *best);
         }
     }
 }
@@ -173,7 +184,8 @@ static void block_int8(const Plan *plan, Py_ssize_t stage, const Tile *tile)
             int32_t sum = 0;
             for (Py_ssize_t k = 0; k < plan->columns; k++)
                 sum += x[k] * row[k];
-            *best = larger((float)sum * tile->scales[u], *best);
+            const float found = (float)sum * tile->scales[u];
+            *best = larger(with_mean(found, tile->shares[u], plan->means[stage * STAGE + i]), *best);
         }
 }
 
@@ -190,6 +202,7 @@ DOT static INLINE void tile_dot(const Plan *plan, Py_ssize_t stage, const Tile *
 {
     float *to = plan->best + stage * STAGE;
     float32x4_t best = vld1q_f32(to);
+    const float32x4_t means = vld1q_f32(plan->means + stage * STAGE);
     for (Py_ssize_t first = 0; first < tile->count; first += 2) {
         const int8_t *x = (const int8_t *)(plan->query + stage * plan->stage_bytes), *rows[2];
         int32x4_t sums[2][2][STAGE];
@@ -210,8 +223,9 @@ DOT static INLINE void tile_dot(const Plan *plan, Py_ssize_t stage, const Tile *
             for (int i = 0; i < STAGE && digits == 2; i++)
                 v[i] = vaddq_s32(vshlq_n_s32(v[i], 8), sums[u][1][i]);
             const int32x4_t totals = vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
-            const float32x4_t found = vmulq_n_f32(vcvtq_f32_s32(totals),
-                                                  tile->scales[row_at(tile, first + u)]);
+            const Py_ssize_t row = row_at(tile, first + u);
+            const float32x4_t own = vmulq_n_f32(vcvtq_f32_s32(totals), tile->scales[row]);
+            const float32x4_t found = vfmaq_n_f32(own, means, tile->shares[row]);
             best = vbslq_f32(vcgtq_f32(found, best), found, best); /* a NaN is passed over */
         }
     }
@@ -292,10 +306,19 @@ AVX2 static inline void multiply_add_int8(__m256i *sum, __m256i row, const __m25
             : [row] "x"(row), [unit] "m"(*unit));
 }
 
+/* The sums of row u, scaled, with its share of the mean's products. */
+AVX2 static inline __m128 found_avx2(__m128 sums, const Tile *tile, Py_ssize_t u, __m128 means)
+{
+    const Py_ssize_t row = row_at(tile, u);
+    const __m128 own = _mm_mul_ps(sums, _mm_set1_ps(tile->scales[row]));
+    return _mm_fmadd_ps(_mm_set1_ps(tile->shares[row]), means, own);
+}
+
 AVX2 static void block_f32_avx2(const Plan *plan, Py_ssize_t stage, const Tile *tile)
 {
     float *to = plan->best + stage * STAGE;
     __m128 best = _mm_loadu_ps(to);
+    const __m128 means = _mm_loadu_ps(plan->means + stage * STAGE);
     for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
         const float *x = (const float *)(plan->query + stage * plan->stage_bytes), *rows[ROWS];
         __m256 sums[ROWS][STAGE];
@@ -314,10 +337,8 @@ AVX2 static void block_f32_avx2(const Plan *plan, Py_ssize_t stage, const Tile *
                     sums[u][i] = _mm256_fmadd_ps(unit, row[u], sums[u][i]);
             }
         }
-        for (int u = 0; u < ROWS; u++) { /* a NaN is passed over, as by C's `>` */
-            const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
-            best = _mm_max_ps(_mm_mul_ps(totals_f32(sums[u]), scale), best);
-        }
+        for (int u = 0; u < ROWS; u++) /* a NaN is passed over, as by C's `>` */
+            best = _mm_max_ps(found_avx2(totals_f32(sums[u]), tile, first + u, means), best);
     }
     _mm_storeu_ps(to, best);
 }
@@ -327,6 +348,7 @@ AVX2 static void block_int8_avx2(const Plan *plan, Py_ssize_t stage, const Tile 
 {
     float *to = plan->best + stage * STAGE;
     __m128 best = _mm_loadu_ps(to);
+    const __m128 means = _mm_loadu_ps(plan->means + stage * STAGE);
     for (Py_ssize_t first = 0; first < tile->count; first += ROWS) {
         const __m256i *x = (const __m256i *)(plan->query + stage * plan->stage_bytes);
         const char *rows[ROWS];
@@ -344,10 +366,8 @@ AVX2 static void block_int8_avx2(const Plan *plan, Py_ssize_t stage, const Tile 
                 for (int u = 0; u < ROWS; u++)
                     multiply_add_int8(&sums[u][i], row[u], x + i);
         }
-        for (int u = 0; u < ROWS; u++) {
-            const __m128 scale = _mm_set1_ps(tile->scales[row_at(tile, first + u)]);
-            best = _mm_max_ps(_mm_mul_ps(totals_int8(sums[u]), scale), best);
-        }
+        for (int u = 0; u < ROWS; u++)
+            best = _mm_max_ps(found_avx2(totals_int8(sums[u]), tile, first + u, means), best);
     }
     _mm_storeu_ps(to, best);
 }
@@ -381,10 +401,10 @@ AVX512 static INLINE void multiply_add_vnni(__m512i *sum, __m512i row, __m512i u
 }
 
 /* `count` rows from `first`, a multiple of 4, against one stage, whose units have so many lanes and
-   digits each. Rows that are not there repeat the last one, and so do their scales. */
+   digits each. Rows that are not there repeat the last one, and so do their scales and shares. */
 AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const Tile *tile,
-                                      Py_ssize_t first, __m512 best, int count, int lanes,
-                                      int digits)
+                                      Py_ssize_t first, __m512 best, __m512 means, int count,
+                                      int lanes, int digits)
 {
     const __m512i *x = (const __m512i *)(plan->query + stage * plan->stage_bytes);
     const __m512i *from = (const __m512i *)plan->from + stage * plan->digits;
@@ -410,7 +430,9 @@ AVX512 static INLINE __m512 rows_vnni(const Plan *plan, Py_ssize_t stage, const 
         if (lanes >= 16)
             sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0x4e));
         const __m512 scale = _mm512_broadcast_f32x4(_mm_loadu_ps(tile->scales + first + u));
-        best = _mm512_max_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), best);
+        const __m512 share = _mm512_broadcast_f32x4(_mm_loadu_ps(tile->shares + first + u));
+        const __m512 own = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale);
+        best = _mm512_max_ps(_mm512_fmadd_ps(share, means, own), best);
     }
     return best;
 }
@@ -420,13 +442,17 @@ AVX512 static INLINE void tile_vnni(const Plan *plan, Py_ssize_t stage, const Ti
 {
     const __m512i firsts = _mm512_setr_epi32(0, lanes, lanes * 2 % 16, lanes * 3 % 16, 0, 0, 0, 0,
                                              0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i unit = _mm512_srli_epi32(lane, lanes == 4 ? 2 : lanes == 8 ? 3 : 4);
+    const __m512 means = _mm512_permutexvar_ps(
+        unit, _mm512_broadcast_f32x4(_mm_loadu_ps(plan->means + stage * STAGE)));
     float *to = plan->best + stage * STAGE;
     __m512 best = _mm512_set1_ps(-INFINITY);
     Py_ssize_t u = 0;
     for (; u + 4 < tile->count; u += 8)
-        best = rows_vnni(plan, stage, tile, u, best, 8, lanes, digits);
+        best = rows_vnni(plan, stage, tile, u, best, means, 8, lanes, digits);
     if (u < tile->count)
-        best = rows_vnni(plan, stage, tile, u, best, 4, lanes, digits);
+        best = rows_vnni(plan, stage, tile, u, best, means, 4, lanes, digits);
     best = _mm512_max_ps(best, _mm512_shuffle_ps(best, best, 0xb1));
     best = _mm512_max_ps(best, _mm512_shuffle_ps(best, best, 0x4e));
     const __m128 found = _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, best));

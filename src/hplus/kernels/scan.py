@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hplus.kernels import maxsim
-from hplus.kernels.reference import Rows, Scales
+from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, F64, I64, offsets_of
 
@@ -38,8 +38,9 @@ def best_documents(
     scales: Scales | None,
     starts: I64,
     ends: I64,
+    mean: Mean | None = None,
     *,
-    longest: float,
+    longest: tuple[float, float],
     threads: int = 1,
     kernel: str | None = None,
 ) -> list[tuple[I64, F32]]:
@@ -52,7 +53,7 @@ def best_documents(
     >>> vectors = np.eye(3, dtype=np.float32)
     >>> query = Wanted(vectors[:2], np.array([2, 1], np.float32), k=2)
     >>> starts, ends = np.array([0, 1, 2, 2]), np.array([1, 2, 3, 3])
-    >>> (found,) = best_documents([query], vectors, None, starts, ends, longest=1.0)
+    >>> (found,) = best_documents([query], vectors, None, starts, ends, longest=(1.0, 1.0))
     >>> found[0].tolist(), found[1].tolist()
     ([0, 1], [2.0, 1.0])
     """
@@ -67,6 +68,7 @@ def best_documents(
                 scales,
                 starts,
                 ends,
+                mean,
                 threads=threads,
                 kernel=name,
             )
@@ -92,11 +94,12 @@ def best_documents(
             scales,
             starts[part],
             ends[part],
+            *(mean or (None, None)),
             offsets,
             k,
             least,
             None if base is None else np.ascontiguousarray(base[:, part]),
-            longest,
+            *longest,
             level,
         )
         return [
@@ -114,23 +117,36 @@ def best_documents(
     return together
 
 
-def longest(vectors: Rows, scales: Scales | None, width: int) -> float:
-    """The largest length of vectors[u, :width] times scales[u].
+def longest(
+    vectors: Rows, scales: Scales | None, width: int, mean: Mean | None = None
+) -> tuple[float, float]:
+    """The largest length of vectors[u, :width] times scales[u], with its share of the mean and
+    without: the one bounds what is scored, the other what rounding a query changes.
 
     >>> longest(np.array([[3, 4, 5]], np.int8), np.array([0.5], np.float32), 2)
-    2.5
+    (2.5, 2.5)
     """
     compiled, _ = maxsim.compiled(maxsim.implementation())
     if compiled is not None:
-        return float(compiled.longest(vectors, scales, width))
-    most = 0.0
+        found: tuple[float, float] = compiled.longest(
+            vectors, scales, width, *(mean or (None, None))
+        )
+        return found
+    whole = rest = 0.0
     for first in range(0, len(vectors), 65_536):
         rows = vectors[first : first + 65_536, :width].astype(np.float32)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         if scales is not None:
-            lengths *= np.abs(scales[first : first + 65_536])
-        most = max(most, float(lengths.max(initial=0)))
-    return most
+            rows *= scales[first : first + 65_536, None]
+        rest = max(rest, _longest(rows))
+        if mean is not None:
+            shares = shares_of(mean, scales, first, first + len(rows))
+            rows += shares[:, None] * mean.vector[:width]
+        whole = max(whole, _longest(rows))
+    return whole, rest
+
+
+def _longest(rows: F32) -> float:
+    return float(np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).max(initial=0))
 
 
 def _best(documents: I64, scores: F32, query: Wanted) -> tuple[I64, F32]:

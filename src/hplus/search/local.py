@@ -17,7 +17,7 @@ import numpy as np
 
 from hplus.errors import IndexDamagedError
 from hplus.filters.ast import Filter
-from hplus.kernels import Wanted, add_lists, best_documents, weighted_maxsim
+from hplus.kernels import Mean, Wanted, add_lists, best_documents, weighted_maxsim
 from hplus.kernels.products import products
 from hplus.kernels.reference import Rows as Vectors
 from hplus.kernels.reference import Scales
@@ -46,8 +46,9 @@ BISECTION = 16
 ONE = np.ones(1, np.float32)
 NONE = np.empty(0, np.int64), np.empty(0)
 
-Rows = tuple[Vectors, Scales | None, I64, I64]
-"""Vectors, their scales, and where the rows of each document start and end."""
+Rows = tuple[Vectors, Scales | None, I64, I64, Mean | None]
+"""Vectors, their scales, where the rows of each document start and end, and the mean that was taken
+off them."""
 
 
 class LocalEngine:
@@ -403,7 +404,7 @@ def phrase_scores(
 
 def global_rows(segment: Segment, places: I64) -> Rows:
     """What the kernels read of documents of a segment for the global view."""
-    return segment.global_vectors, segment.global_scales, places, places + 1
+    return segment.global_vectors, segment.global_scales, places, places + 1, None
 
 
 def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -> Rows:
@@ -413,7 +414,7 @@ def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -
         starts, ends = starts[places], ends[places]
     if budget is not None:
         ends = np.minimum(ends, starts + budget)  # units lie in order of importance
-    return segment.vectors, segment.scales_at(width), starts, ends
+    return segment.vectors, segment.scales_at(width), starts, ends, segment.mean_at(width)
 
 
 def lexical_scores(segment: Segment, query: Lexical, places: I64) -> F64:

@@ -11,21 +11,26 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hplus.arguments import whole
 from hplus.errors import BudgetError, IndexDamagedError, InputError
 from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
 from hplus.storage.segment import FORMATS, Format
-from hplus.types import Span
+from hplus.types import F32, Span
 from hplus.units.select import Budget
 from hplus.views.fusion import check_alphas
 
 VERSION = 1
 # Of an index whose documents are divided into passages: a segment has a row for each of them.
 WITH_PASSAGES = 2
+# Of an index whose int8 codes are of what vectors are without a mean; passages or not.
+WITH_MEAN = 3
+VERSIONS = (VERSION, WITH_PASSAGES, WITH_MEAN)
 # "h+ix": so that no other SQLite file is taken for ours.
 APPLICATION = 0x682B6978
 # Parameters of one statement; SQLite allows 32,766.
@@ -60,7 +65,8 @@ class Settings:
     The fingerprint identifies the model; `model` is its name, by which it is found again: a
     built-in name, a hub id or the name of a checkpoint folder (in older indexes: its path); None if
     the encodings were made elsewhere. passages: the most tokens of a passage; None if documents are
-    not divided.
+    not divided. mean: what is taken off the vectors of units before they become int8 codes, `width`
+    numbers that belong to the model; None if nothing is.
     """
 
     fingerprint: str
@@ -71,6 +77,7 @@ class Settings:
     format: Format
     fusion: Mapping[str, float]
     passages: int | None = None
+    mean: tuple[float, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.format, str) or self.format not in FORMATS:
@@ -84,6 +91,32 @@ class Settings:
         if not isinstance(self.fingerprint, str) or not isinstance(self.model, str | None):
             raise InputError("fingerprint and model must be texts")
         check_alphas(self.fusion)
+        if self.mean is not None:
+            object.__setattr__(self, "mean", _checked_mean(self.mean, self.format, self.width))
+
+    @property
+    def mean_vector(self) -> F32 | None:
+        """The mean as an array, f32[width]."""
+        return None if self.mean is None else np.array(self.mean, np.float32)
+
+    @property
+    def version(self) -> int:
+        """The format of an index of these settings: the lowest that can tell them."""
+        if self.mean is not None:
+            return WITH_MEAN
+        return VERSION if self.passages is None else WITH_PASSAGES
+
+
+def _checked_mean(mean: Sequence[float], format: Format, width: int) -> tuple[float, ...]:
+    """Numbers of float32, as many as the vectors have columns."""
+    with np.errstate(over="ignore"):  # what overflows is refused as infinite
+        found = np.array(mean, np.float32)
+    if format != "int8" or found.shape != (width,) or not np.isfinite(found).all():
+        raise InputError(
+            f"expected a mean of {width} finite numbers for int8, got one of shape {found.shape} "
+            f"for {format}"
+        )
+    return tuple(found.tolist())
 
 
 @dataclass(frozen=True)
@@ -134,8 +167,7 @@ def create(connection: sqlite3.Connection, settings: Settings, terms: Iterable[s
     The model's terminology belongs to the index: queries are divided into units by it, too.
     """
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    version = VERSION if settings.passages is None else WITH_PASSAGES
-    connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute(f"PRAGMA user_version = {settings.version}")
     for statement in SCHEMA.split(";")[:-1]:
         connection.execute(statement)
     write_settings(connection, settings)
@@ -149,18 +181,19 @@ def check_version(connection: sqlite3.Connection, path: Path) -> None:
     ((version,),) = select(connection, "PRAGMA user_version")
     if application != APPLICATION:
         raise IndexDamagedError(f"{path} is not the catalogue of an hplus index")
-    if version not in (VERSION, WITH_PASSAGES):
+    if version not in VERSIONS:
         raise InputError(
-            f"{path} has format {version}, this hplus reads {VERSION} and {WITH_PASSAGES}; "
-            + ("update hplus" if version > WITH_PASSAGES else "index the documents again")
+            f"{path} has format {version}, this hplus reads {VERSIONS[0]} to {VERSIONS[-1]}; "
+            + ("update hplus" if version > VERSIONS[-1] else "index the documents again")
         )
 
 
 def write_settings(connection: sqlite3.Connection, settings: Settings) -> None:
     """New settings in place of the old ones."""
     rows = {**asdict(settings), "fusion": dict(settings.fusion)}
-    if settings.passages is None:
-        del rows["passages"]
+    for name in ("passages", "mean"):
+        if rows[name] is None:
+            del rows[name]
     connection.executemany(
         "INSERT OR REPLACE INTO settings VALUES (?, ?)",
         [(name, json.dumps(value)) for name, value in rows.items()],
@@ -176,10 +209,12 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
         rows["budget"] = Budget(**rows["budget"])
         if type(generation) is not int or generation < 0:
             raise ValueError(f"{generation!r} is not a generation")
+        settings = Settings(**rows)
         ((version,),) = select(connection, "PRAGMA user_version")
-        if (version == WITH_PASSAGES) != (rows.get("passages") is not None):
-            raise ValueError(f"format {version} with passages {rows.get('passages')!r}")
-        return Settings(**rows), generation
+        if version != settings.version:
+            kept = [name for name in ("passages", "mean") if getattr(settings, name) is not None]
+            raise ValueError(f"format {version} with {' and '.join(kept) or 'neither'}")
+        return settings, generation
     except _NOT_OURS as error:
         raise IndexDamagedError(f"{path} has damaged settings: {error}") from None
 

@@ -91,7 +91,8 @@ def put_together(
 def _units(part: Kept) -> Units:
     """The units of the documents that are kept, where they lie."""
     segment, offsets = part.segment, part.segment.offsets
-    return segment.vectors, segment.scales, offsets[part.places], offsets[part.places + 1]
+    starts, ends = offsets[part.places], offsets[part.places + 1]
+    return segment.vectors, segment.scales, starts, ends, segment.mean
 
 
 def _begins(kept: Sequence[Kept]) -> Iterator[tuple[int, int]]:
@@ -109,7 +110,7 @@ def shrink(writer: Writer, settings: Settings, advance: Advance) -> None:
     so that these are the code of `units`."""
     rows = catalogue.segments(writer.connection)
     with _replacing(writer, rows) as parts:
-        builder = SegmentBuilder(settings.format)
+        builder = SegmentBuilder(settings.format, settings.mean_vector)
         for part in parts:
             alive = np.flatnonzero(part.alive)
             bounds = np.append(first_places(part.segment.numbers[alive]), len(alive))
@@ -124,7 +125,7 @@ def shrink(writer: Writer, settings: Settings, advance: Advance) -> None:
                 # The passages of a document stay in one segment.
                 if builder.bytes >= SEGMENT_BYTES and done in bounds:
                     _move(writer, builder)
-                    builder = SegmentBuilder(settings.format)
+                    builder = SegmentBuilder(settings.format, settings.mean_vector)
         if builder.documents:
             _move(writer, builder)
         catalogue.write_settings(writer.connection, settings)
@@ -175,7 +176,7 @@ def _move(writer: Writer, builder: SegmentBuilder) -> None:
     """A new segment of documents that the catalogue has already: their rows point to it now."""
     arrays = builder.arrays()
     units = len(arrays["weights"])
-    more = sketches_of(arrays) | lists.lists_of(arrays)
+    more = sketches_of(arrays, builder.mean) | lists.lists_of(arrays)
     row = writer.write_segment(arrays | more, builder.documents, units)
     places = first_places(arrays["numbers"])
     moved = zip(places.tolist(), arrays["numbers"][places].tolist(), strict=True)

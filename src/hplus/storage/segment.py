@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hplus.errors import IndexDamagedError
-from hplus.kernels import longest
+from hplus.kernels import Mean, longest
 from hplus.types import (
     F32,
     I32,
@@ -39,24 +39,34 @@ Array = npt.NDArray[Any]
 F16 = npt.NDArray[np.float16]
 
 
-def quantise(vectors: F32, format: Format) -> tuple[Array, F16 | None]:
+def quantise(vectors: F32, format: Format, mean: F32 | None = None) -> tuple[Array, F16 | None]:
     """Rows in the stored format, and the scale of each row for int8.
 
-    int8 is symmetric: the largest number of a row gets the code 127 or -127.
+    int8 is symmetric: the largest number of a row gets the code 127 or -127. With a mean, the codes
+    are of what a row is without it, which is shorter, so that they are finer; a row of zeros then
+    has the scale 0, by which it is known.
     """
     if format != "int8":
         return vectors.astype(np.float16 if format == "f16" else np.float32), None
-    largest = np.abs(vectors).max(axis=1, initial=0)
+    rest = vectors if mean is None else vectors - mean
+    largest = np.abs(rest).max(axis=1, initial=0)
     # At least the smallest normal float16, so that a row of zeros is not divided by zero.
     scales = np.maximum(largest / 127, np.float32(6.2e-5)).astype(np.float16)
-    codes = np.rint(vectors / scales.astype(np.float32)[:, None])
-    return np.clip(codes, -127, 127).astype(np.int8), scales
+    codes = np.clip(np.rint(rest / scales.astype(np.float32)[:, None]), -127, 127).astype(np.int8)
+    if mean is not None:
+        zero = ~vectors.any(axis=1)
+        codes[zero], scales[zero] = 0, 0
+    return codes, scales
 
 
-def dequantise(codes: Array, scales: F16 | None) -> F32:
-    """The vectors that stored rows represent."""
+def dequantise(codes: Array, scales: F16 | None, mean: F32 | None = None) -> F32:
+    """The vectors that stored rows represent; mean: what was taken off them."""
     vectors: F32 = codes.astype(np.float32)
-    return vectors if scales is None else vectors * scales.astype(np.float32)[:, None]
+    if scales is not None:
+        vectors *= scales.astype(np.float32)[:, None]
+        if mean is not None:
+            vectors[scales != 0] += mean
+    return vectors
 
 
 def as_float16(weights: F32) -> F16:
@@ -86,7 +96,8 @@ class Segment:
     global_list_rows[global_list_offsets[c] : global_list_offsets[c + 1]] are nearest to
     global_centroids[c]. Where documents are divided, each row is a passage, those of a
     document follow one another with the same number, and passage_starts[n] and passage_lengths[n]
-    are the characters of its text that it covers.
+    are the characters of its text that it covers. mean f32[R]: what was taken off the vectors of
+    the units before they became codes; it belongs to the index, not to the file.
     """
 
     numbers: I64
@@ -123,8 +134,10 @@ class Segment:
     global_list_rows: Array | None = None
     passage_starts: Array | None = None
     passage_lengths: Array | None = None
+    mean: F32 | None = None
     inverse_norms: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
-    longest_rows: dict[tuple[str, int], float] = field(
+    scales_of_width: dict[int, F32] = field(default_factory=dict, repr=False, compare=False)
+    longest_rows: dict[tuple[str, int], tuple[float, float]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -145,24 +158,44 @@ class Segment:
         """
         if width == self.vectors.shape[1]:
             return self.scales
+        if width not in self.scales_of_width:
+            scales = self._inverse_norms(width)
+            if self.mean is not None and self.scales is not None:
+                scales = scales * self.scales.astype(np.float32)
+            self.scales_of_width[width] = scales
+        return self.scales_of_width[width]
+
+    def mean_at(self, width: int) -> Mean | None:
+        """What is to be added to a row's product with a query of this width, if a mean was taken
+        off; a prefix has as much more of it as it is renormalised."""
+        if self.mean is None:
+            return None
+        whole = width == self.vectors.shape[1]
+        return Mean(self.mean, None if whole else self._inverse_norms(width))
+
+    def _inverse_norms(self, width: int) -> F32:
         if width not in self.inverse_norms:
             norms = np.empty(len(self.vectors), np.float32)
             for first in range(0, len(norms), 65_536):
-                rows = self.vectors[first : first + 65_536, :width].astype(np.float32)
-                norms[first : first + 65_536] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+                part = slice(first, first + 65_536)
+                rows = self.vectors[part, :width].astype(np.float32)
+                if self.mean is not None and self.scales is not None:
+                    rows = dequantise(rows, self.scales[part], self.mean[:width])
+                norms[part] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
             self.inverse_norms[width] = np.divide(
                 1, norms, out=np.zeros_like(norms), where=norms > 0
             )
         return self.inverse_norms[width]
 
-    def longest(self, view: str, width: int) -> float:
-        """The longest vector of the "global" or "phrase" view at a width, computed once: it bounds
-        what a scan can still find."""
+    def longest(self, view: str, width: int) -> tuple[float, float]:
+        """The longest vectors of the "global" or "phrase" view at a width, computed once: they
+        bound what a scan can still find."""
         if (view, width) not in self.longest_rows:
-            rows = (self.vectors, self.scales_at(width))
             if view == "global":
-                rows = (self.global_vectors, self.global_scales)
-            self.longest_rows[view, width] = longest(*rows, width)
+                found = longest(self.global_vectors, self.global_scales, width)
+            else:
+                found = longest(self.vectors, self.scales_at(width), width, self.mean_at(width))
+            self.longest_rows[view, width] = found
         return self.longest_rows[view, width]
 
     def postings(self, tokens: I32) -> list[tuple[Array, F16]]:
@@ -185,8 +218,8 @@ class Segment:
 class SegmentBuilder:
     """Collects documents, with vectors in the stored format, until they make a segment."""
 
-    def __init__(self, format: Format) -> None:
-        self.format = format
+    def __init__(self, format: Format, mean: F32 | None = None) -> None:
+        self.format, self.mean = format, mean
         self.parts: list[dict[str, Array]] = []
         self.lexical: list[tuple[I32, I64, F16]] = []
         self.documents = 0
@@ -198,8 +231,11 @@ class SegmentBuilder:
         if passages is not None:
             part["passage_starts"] = smallest(passages[:, 0])
             part["passage_lengths"] = smallest(passages[:, 1] - passages[:, 0])
-        for name, rows in (("global_", encoded.global_), ("", encoded.units.vectors)):
-            codes, scales = quantise(rows, self.format)
+        for name, rows, mean in (
+            ("global_", encoded.global_, None),
+            ("", encoded.units.vectors, self.mean),
+        ):
+            codes, scales = quantise(rows, self.format, mean)
             part[f"{name}vectors"] = codes
             if scales is not None:
                 part[f"{name}scales"] = scales
@@ -279,7 +315,9 @@ def read(segment: Segment, places: I64, *, tokens: I32 | None = None) -> Encoded
             segment.global_vectors[places], None if global_scales is None else global_scales[places]
         ),
         units=Units(
-            dequantise(segment.vectors[units], None if scales is None else scales[units]),
+            dequantise(
+                segment.vectors[units], None if scales is None else scales[units], segment.mean
+            ),
             segment.weights[units],
             offsets,
             *_spans(segment, "span", places, units),

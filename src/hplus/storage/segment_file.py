@@ -19,6 +19,7 @@ import safetensors
 from hplus.errors import IndexDamagedError
 from hplus.storage.disk import Disk
 from hplus.storage.segment import Array, Format, Segment
+from hplus.types import F32
 
 # The folder of the segments.
 SEGMENTS = "segments"
@@ -98,6 +99,7 @@ def open_segment(
     format: Format,
     widths: tuple[int, int],
     passages: bool = False,
+    mean: F32 | None = None,
 ) -> Segment:
     """A segment mapped into memory; its header must say exactly what the catalogue expects."""
     try:
@@ -117,7 +119,7 @@ def open_segment(
             arrays.pop(name, None)
     present: dict[str, Any] = {"global_scales": None, "scales": None}
     present |= {f.name: arrays[f.name] for f in fields(Segment) if f.name in arrays}
-    return Segment(**present)
+    return Segment(**{**present, "mean": mean})
 
 
 def is_complete(path: Path) -> bool:

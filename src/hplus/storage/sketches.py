@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from hplus.kernels import maxima
+from hplus.kernels import Mean, maxima
 from hplus.kernels.threads import each_of
 from hplus.storage.segment import F16, Array, dequantise
 from hplus.storage.segment_file import Stream
@@ -41,24 +41,24 @@ RIDGE = 1e-4
 BLOCK = 2_048
 CORES = os.cpu_count() or 1
 
-Units = tuple[Array, F16 | None, I64, I64]
-"""Documents of one segment: the vectors and scales of its units, and the units of each document,
-starts i64[n] and ends i64[n]."""
+Units = tuple[Array, F16 | None, I64, I64, F32 | None]
+"""Documents of one segment: the vectors and scales of its units, the units of each document,
+starts i64[n] and ends i64[n], and the mean that was taken off the vectors."""
 
 
-def sketches_of(arrays: Mapping[str, Array]) -> dict[str, Array | Stream]:
+def sketches_of(arrays: Mapping[str, Array], mean: F32 | None = None) -> dict[str, Array | Stream]:
     """The sketches of a new segment, if it is large enough to have any."""
     offsets = arrays["offsets"]
-    return sketches([(arrays["vectors"], arrays.get("scales"), offsets[:-1], offsets[1:])])
+    return sketches([(arrays["vectors"], arrays.get("scales"), offsets[:-1], offsets[1:], mean)])
 
 
 def sketches(segments: Iterable[Units]) -> dict[str, Array | Stream]:
     """sketches i8[n, r] of the documents of these segments, anchors i64[A] among them, ascending,
     and anchor_map f32[r, A], which turns the anchors' scores into the vector of a query."""
     parts = list(segments)
-    firsts = offsets_of([len(starts) for _, _, starts, _ in parts])
+    firsts = offsets_of([len(starts) for _, _, starts, _, _ in parts])
     count = int(firsts[-1])
-    units = sum(int((ends - starts).sum()) for _, _, starts, ends in parts)
+    units = sum(int((ends - starts).sum()) for _, _, starts, ends, _ in parts)
     if count < SKETCHED or not units:
         return {}
     random = np.random.default_rng(13)
@@ -106,12 +106,12 @@ def _landmarks(parts: Sequence[Units], units: int, random: np.random.Generator) 
     drawn = np.sort(random.choice(units, min(units, LANDMARKS), replace=False))
     found = []
     before = 0
-    for vectors, scales, starts, ends in parts:
+    for vectors, scales, starts, ends, mean in parts:
         own = offsets_of(ends - starts)
         mine = drawn[(drawn >= before) & (drawn < before + own[-1])] - before
         document = np.searchsorted(own, mine, side="right") - 1
         rows = starts[document] + mine - own[document]
-        found.append(dequantise(vectors[rows], None if scales is None else scales[rows]))
+        found.append(dequantise(vectors[rows], None if scales is None else scales[rows], mean))
         before += int(own[-1])
     return np.concatenate(found)
 
@@ -128,5 +128,6 @@ def _maxima(parts: Sequence[Units], firsts: I64, documents: I64, landmarks: F32)
 
 
 def _met(part: Units, landmarks: F32, documents: I64) -> F32:
-    vectors, scales, starts, ends = part
-    return maxima(landmarks, vectors, scales, starts[documents], ends[documents])
+    vectors, scales, starts, ends, mean = part
+    taken_off = None if mean is None else Mean(mean)
+    return maxima(landmarks, vectors, scales, starts[documents], ends[documents], taken_off)

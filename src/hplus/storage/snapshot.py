@@ -39,7 +39,7 @@ OWN = (
 ATTEMPTS = 10
 
 Found = TypeVar("Found")
-Identity = tuple[SegmentRow, Format, int, int]
+Identity = tuple[SegmentRow, Format, int, int, tuple[float, ...] | None]
 """What makes two segments the same: checksum, counts and settings. A number alone does not: the
 folder may have been replaced, by a backup or by another index."""
 
@@ -299,6 +299,7 @@ def open_parts(
                 format=settings.format,
                 widths=(settings.global_width, settings.width),
                 passages=settings.passages is not None,
+                mean=settings.mean_vector,
             )
         firsts = None if settings.passages is None else first_places(segment.numbers)
         alive = np.ones(row.documents, np.bool_)
@@ -323,7 +324,7 @@ def _passages(row: SegmentRow, firsts: I64 | None, places: I64) -> I64:
 
 
 def _identity(row: SegmentRow, settings: Settings) -> Identity:
-    return row, settings.format, settings.global_width, settings.width
+    return row, settings.format, settings.global_width, settings.width, settings.mean
 
 
 def _places(found: Iterable[tuple[int, int]], documents: Mapping[int, int]) -> dict[int, list[int]]:

@@ -208,7 +208,7 @@ class Writer:
     def use(self, settings: Settings) -> None:
         """Write at these settings from now on."""
         self.settings = settings
-        self._builder = SegmentBuilder(settings.format)
+        self._builder = SegmentBuilder(settings.format, settings.mean_vector)
 
     def seen(self) -> Seen:
         """A new, empty list of the ids of a source."""
@@ -353,7 +353,7 @@ class Writer:
         new, replaced, changed, builder = self._new, self._replaced, self._changed, self._builder
         places = self._places
         self._new, self._places, self._replaced, self._changed = [], [], [], []
-        self._builder = SegmentBuilder(self.settings.format)
+        self._builder = SegmentBuilder(builder.format, builder.mean)
         self._confirmed_at = self.clock()
         if not new and not changed:
             return
@@ -363,7 +363,7 @@ class Writer:
             if new:
                 first = catalogue.next_numbers(self.connection)[0]
                 arrays = builder.arrays()
-                more = sketches_of(arrays) | lists.lists_of(arrays)
+                more = sketches_of(arrays, builder.mean) | lists.lists_of(arrays)
                 units = len(arrays["weights"])
                 row = self.write_segment(arrays | more, builder.documents, units)
                 catalogue.mark_deleted(self.connection, replaced)

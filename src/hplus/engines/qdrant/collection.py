@@ -48,6 +48,8 @@ from hplus.types import Encoded
 from hplus.units.select import Budget
 
 VERSION = 1
+# Of a collection whose settings have a mean, which a pulled index rounds with.
+WITH_MEAN = 2
 # Points in one request: without vectors, with them, and bytes of vectors written at once.
 MANY = 1_000
 SOME = 128
@@ -108,7 +110,7 @@ def create_store(
         if value is not None:
             whole(name, value)
     note = {
-        "version": VERSION,
+        "version": VERSION if settings.mean is None else WITH_MEAN,
         "made": str(uuid.uuid4()),
         "settings": {**asdict(settings), "fusion": dict(settings.fusion)},
         "terms": list(terms),
@@ -492,9 +494,10 @@ def _read(nodes: Nodes, address: Address) -> dict[str, Any]:
         version = note["version"]
     except (ValueError, TypeError, KeyError):
         raise IndexDamagedError(f"{address} has damaged settings in its metadata") from None
-    if version != VERSION:
+    if version not in (VERSION, WITH_MEAN):
         raise InputError(
-            f"{address} has format {version}, this hplus reads {VERSION}; update hplus"
+            f"{address} has format {version}, this hplus reads {VERSION} and "
+            f"{WITH_MEAN}; update hplus"
         )
     own: dict[str, Any] = note
     return own
