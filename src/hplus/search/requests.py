@@ -23,9 +23,9 @@ TOGETHER = 16
 
 def as_request(query: Query, options: Mapping[str, Any]) -> Search:
     """A request from what `search` was called with."""
-    unknown = sorted(set(options) - set(OPTIONS))
+    unknown = [name for name in options if name not in OPTIONS]
     if unknown:
-        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
+        raise InputError(f"unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
     if isinstance(query, Search):
         return replace(query, **options)
     return Search(query, **options)
@@ -52,7 +52,9 @@ def in_threads(
     threads = max((request.threads for request in requests), default=1)
     if threads > 1 and len(requests) > 1:
         requests = [replace(request, threads=1) for request in requests]
-    most = max(1, min(TOGETHER, -(-len(requests) // threads)))
+    # Runs of equal length, so that no thread has one more to answer than the others.
+    rounds = -(-len(requests) // (threads * TOGETHER))
+    most = -(-len(requests) // max(1, threads * rounds))
     batches = _alike(requests, most)
     if threads == 1 or len(batches) < 2:
         return [own for batch in batches for own in answer(batch)]
