@@ -113,10 +113,10 @@ def test_a_query_that_fails_fails_the_list_and_those_not_yet_begun_are_left(
 
 
 @pytest.mark.parametrize(
-    ("threads", "runs"), [(1, [15, 15, 10]), (2, [11, 11, 11, 7]), (100, [1] * 40)]
+    ("threads", "runs"), [(1, [22, 18]), (2, [22, 18]), (3, [15, 15, 10]), (100, [1] * 40)]
 )
 def test_requests_alike_are_answered_together_in_their_order(threads: int, runs: list[int]) -> None:
-    """Runs as long as they may be, and all of a length: 43 requests make three, or two a thread."""
+    """Runs of up to 32, and all of a length: 43 requests make two, or one for each thread."""
     sizes = []
 
     def answer(alike: Sequence[Search]) -> list[str]:

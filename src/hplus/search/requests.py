@@ -17,8 +17,9 @@ from hplus.types import Encoded, Search
 Query: TypeAlias = str | Encoded | Search
 Answer = TypeVar("Answer")
 OPTIONS = [field.name for field in fields(Search)][1:]
-# Queries that share a pass: with more of them, their vectors no longer fit the cache.
-TOGETHER = 16
+# Queries that share a pass. With twice as many little is gained, and their vectors need twice the
+# room in the cache (experiments/LOG.md).
+TOGETHER = 32
 
 
 def as_request(query: Query, options: Mapping[str, Any]) -> Search:
