@@ -296,6 +296,23 @@ def beside() -> str:
     return table([*header, "of float32's top ten, %", "peak MB"], body)
 
 
+def alone() -> str:
+    """Queries per second before and after Python had less to do, ours alone, on one core."""
+    before = {(row["units"], row["engine"]): row for row in rows("alone_before")}
+    body = [
+        [
+            row["units"],
+            row["engine"],
+            f"{before[row['units'], row['engine']]['queries_per_s']:.0f}",
+            f"{row['queries_per_s']:.0f}",
+            f"{row['ndcg10']:.1f}",
+            str(row["peak_mb"]),
+        ]
+        for row in rows("alone")
+    ]
+    return table(["units", "engine", "before, queries/s", "now", "nDCG@10", "peak MB"], body)
+
+
 def top_ten() -> str:
     """Hits of two older versions and of this one on the same index, and CPU time per query."""
     results = rows("top10")
@@ -307,6 +324,17 @@ def top_ten() -> str:
         body.append([index, view, f"{after['alike']} of {after['queries']}", *times])
     header = ["index", "view", "top ten alike", "before, ms", "merged before this, ms", "now, ms"]
     return table(header, body)
+
+
+def python_path() -> str:
+    """CPU time per query before and after Python had less to do, on the same index."""
+    results = rows("python_path")
+    body = []
+    for index, view in dict.fromkeys((row["index"], row["view"]) for row in results):
+        at = {r["version"]: r for r in results if (r["index"], r["view"]) == (index, view)}
+        alike = f"{at['after']['alike']} of {at['after']['queries']}"
+        body.append([index, view, alike, *(f"{at[name]['ms']:.2f}" for name in ("last", "after"))])
+    return table(["index", "view", "top ten alike", "before, ms", "now, ms"], body)
 
 
 def versions() -> str:
@@ -708,6 +736,24 @@ def scale_recall() -> str:
     return table(["documents", *(f"1 in {share}" for share in shares)], body)
 
 
+def first_stage() -> str:
+    """Recall@10 by the number of candidates, of each way to choose them."""
+    measured = [row for row in rows("first_stage") if "hybrid" in row]
+    counts = [str(count) for count in (30, 100, 200, 1000, 4000)]
+    body = [
+        [
+            f"{row['documents']:,} {row['kind']}",
+            row["stage"],
+            f"{row['ms']:.1f}",
+            *(f"{row[view][count]:.3f}" for view in ("phrase", "hybrid") for count in counts),
+        ]
+        for row in measured
+        if "phrase" in row
+    ]
+    names = [f"{view}, {int(n):,}" for view in ("phrase", "hybrid") for n in counts]
+    return table(["documents", "candidates by", "ms", *names], body)
+
+
 def fill(page: Path, tables: dict[str, str]) -> None:
     """Replace the text between the markers."""
     text = page.read_text()
@@ -747,11 +793,14 @@ if __name__ == "__main__":
             "search": search(),
             "scan": scan(),
             "beside": beside(),
+            "alone": alone(),
             "top_ten": top_ten(),
+            "python_path": python_path(),
             "versions": versions(),
             "scale": scale(),
             "scale_parts": scale_parts(),
             "scale_recall": scale_recall(),
+            "first_stage": first_stage(),
             "size": size(),
             "engines_quality": engines_quality(),
             "engines_sizes": engines_sizes(),

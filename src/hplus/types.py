@@ -313,6 +313,7 @@ class Scores:
 
 
 View = Literal["hybrid", "global", "phrase", "lexical"]
+VIEWS: tuple[str, ...] = get_args(View)
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,7 @@ class Search:
         if not isinstance(self.group_by, str | None):
             given = type(self.group_by).__name__
             raise InputError(f"expected group_by to be the name of a field, got {given}")
-        chosen("view", self.view, get_args(View))
+        chosen("view", self.view, VIEWS)
         if self.view != "hybrid" and self.alphas is not None:
             raise InputError(f"alphas are for view='hybrid'; view={self.view!r} has one score")
         for name, least in (("k", 1), ("from_", 0), ("threads", 1)):
@@ -374,9 +375,10 @@ class Search:
         for name in ("budget", "query_budget", "width"):
             if getattr(self, name) is not None:
                 self._set(name, whole(name, getattr(self, name), 1, BudgetError))
-        if len(self.pools) != 2:
+        pools = self.pools
+        if len(pools) != 2:
             raise InputError(f"expected pool to be a number or a pair, got {self.pool!r}")
-        self._set("pool", tuple(whole("pool", size) for size in self.pools))
+        self._set("pool", (whole("pool", pools[0]), whole("pool", pools[1])))
         lowest = self.min_score
         if lowest is not None and not (isinstance(lowest, Real) and math.isfinite(lowest)):
             raise InputError(f"expected min_score to be a finite number, got {lowest!r}")

@@ -136,6 +136,19 @@ def test_finds_the_best_of_any_ragged_documents(kernel: str, case: Case, k: int)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_the_vectors_of_a_query_may_lie_anywhere(kernel: str) -> None:
+    """Not aligned, as in a mapped file, or every second column of others."""
+    case = example("i1")
+    (expected,) = found(case, [wanted(case, 2)], kernel)
+    size = case.query.nbytes
+    unaligned = np.frombuffer(b"\0" + case.query.tobytes() + b"\0" * 3, np.uint8)[1 : size + 1]
+    for query in (unaligned.view(np.float32).reshape(6, -1), np.repeat(case.query, 2, 1)[:, ::2]):
+        (own,) = found(case, [Wanted(query, case.weights, 2)], kernel)
+        np.testing.assert_array_equal(own[0], expected[0])
+        np.testing.assert_array_equal(own[1], expected[1])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @some
 @given(searched=searches(), data=st.data())
 def test_queries_that_share_a_pass_find_what_each_finds(

@@ -816,6 +816,7 @@ ROWS = {
         "text = CAST(x'ff00ff' AS TEXT)",
         "metadata = ''",
         "metadata = 'no JSON'",
+        "metadata = '{} {}'",
         "metadata = '[]'",
         "metadata = '5'",
         "metadata = x'ff'",

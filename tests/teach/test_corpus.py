@@ -83,12 +83,12 @@ def test_every_text_is_labelled(tmp_path: Path, plain: dict[str, Any]) -> None:
     path = written(
         tmp_path,
         {"text": "heart failure", "spans": [[0, 13, "Disease"]]},
-        {"text": "cell by cell", "segments": ["cell", "by cells"]},
+        {"text": "cell by plate", "segments": ["cell", "by plates"]},
         {"query": "type 2 diabetes", "positive": "5 mg"},
     )
     source = label_file(path, **plain | {"terms": Terms(["type 2 diabetes"])})
     assert source.name == "rows"
-    assert texts(source) == ["heart failure", "cell by cell", "type 2 diabetes", "5 mg"]
+    assert texts(source) == ["heart failure", "cell by plate", "type 2 diabetes", "5 mg"]
     assert [item.layers for item in source.labels] == [
         ("gold",),
         ("gold", "word"),

@@ -70,7 +70,7 @@ def weighted_maxsim(
     """
     _check(query, weights, vectors, scales, starts, ends, mean, threads)
     run = KERNELS[implementation() if kernel is None else kernel]
-    query, weights = _plain(query), _plain(weights)
+    query, weights = plain(query), plain(weights)
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
     scales = None if scales is None else np.ascontiguousarray(scales)
     parts = each_of(
@@ -101,7 +101,7 @@ def maxima(
     run = KERNELS[implementation() if kernel is None else kernel]
     scales = None if scales is None else np.ascontiguousarray(scales)
     starts, ends = np.ascontiguousarray(starts), np.ascontiguousarray(ends)
-    return run(_plain(query), None, vectors, scales, starts, ends, mean)
+    return run(plain(query), None, vectors, scales, starts, ends, mean)
 
 
 def implementation() -> str:
@@ -110,7 +110,7 @@ def implementation() -> str:
     return _CHOSEN
 
 
-def _plain(array: F32) -> F32:
+def plain(array: F32) -> F32:
     """Contiguous and aligned, as C reads it."""
     return np.ascontiguousarray(array) if array.flags.aligned else array.copy()
 

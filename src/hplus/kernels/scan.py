@@ -8,6 +8,7 @@ all that tie at the k-th place: who breaks ties needs to see them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from hplus.kernels import maxsim
 from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.kernels.threads import each_of, shares
-from hplus.types import F32, F64, I64, offsets_of
+from hplus.types import F32, F64, I64
 
 
 class Wanted(NamedTuple):
@@ -76,9 +77,9 @@ def best_documents(
         ]
         every = np.arange(len(starts))
         return [_best(every, own, query) for own, query in zip(found, queries, strict=True)]
-    query_vectors = np.concatenate([query.vectors for query in queries])
-    weights = np.concatenate([query.weights for query in queries])
-    offsets = offsets_of([len(query.vectors) for query in queries])
+    query_vectors = _in_one([query.vectors for query in queries])
+    weights = _in_one([query.weights for query in queries])
+    offsets = np.array([0, *accumulate(len(query.vectors) for query in queries)])
     k = np.array([query.k for query in queries])
     least = np.array([query.least for query in queries])
     base = None
@@ -115,6 +116,11 @@ def best_documents(
         documents, scores = zip(*(part[i] for part in parts), strict=True)
         together.append(_best(np.concatenate(documents), np.concatenate(scores), query))
     return together
+
+
+def _in_one(arrays: list[F32]) -> F32:
+    """Rows of all queries, contiguous and aligned, as C reads them."""
+    return maxsim.plain(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def longest(

@@ -136,8 +136,10 @@ class LocalBranches:
         if documents is not passages:  # a document is as good as its best passage
             firsts = first_places(documents)
             documents, scores = documents[firsts], np.maximum.reduceat(scores, firsts)
-        chosen = best(self.engine, documents, scores, k)
-        return Candidates(documents[chosen], scores[chosen], path)
+        if len(documents) > k:
+            chosen = best(self.engine, documents, scores, k)
+            documents, scores = documents[chosen], scores[chosen]
+        return Candidates(documents, scores, path)
 
     def scores(self, view: str, documents: I64) -> F64:
         """See `Branches.scores`: what a branch has scored is looked up, the rest is scored now."""
@@ -146,10 +148,11 @@ class LocalBranches:
 
     def leaders(self, alphas: Mapping[str, float], pools: Mapping[str, int], k: int) -> I64 | None:
         """See `Branches.leaders`."""
-        snapshot = self.engine.snapshot
-        scanned = self.exact or max(snapshot.units, snapshot.first[-1]) <= SCANNED
         both = alphas.get("phrase", 0) > 0 and "global" in alphas
-        if not (scanned and both) or self.engine.settings.passages is not None:
+        if not both or self.engine.settings.passages is not None:
+            return None
+        snapshot = self.engine.snapshot
+        if not self.exact and max(snapshot.units, snapshot.first[-1]) > SCANNED:
             return None
         documents = self._every()
         if len(documents) <= max(pools.values()):
@@ -216,7 +219,8 @@ class LocalBranches:
 
     def _every(self) -> I64:
         """All that the filter lets through."""
-        return _joined([first + places for _, first, places in self._permitted()])
+        parts = self._permitted()
+        return _joined([first + places if first else places for _, first, places in parts])
 
     def _raw(self, view: str, documents: I64) -> F64:
         parts = by_part(self.engine.snapshot, documents)
@@ -273,15 +277,16 @@ class LocalBranches:
 
     def _phrase(self, k: int) -> tuple[I64, str]:
         """Documents that the phrase branch meets: all, or survivors of an estimate by sketches."""
+        if self.exact or self.engine.snapshot.units <= SCANNED:
+            return self._every(), "exact"
         scanned: list[I64] = []
         sketched: list[tuple[Segment, int, I64]] = []
-        every = self.exact or self.engine.snapshot.units <= SCANNED
         kept = max(SURVIVORS, 2 * k)
         if self.budget is not None:  # sketches are of all units
             stored = self.engine.snapshot.units / max(1, self.engine.snapshot.first[-1])
             kept *= max(1, round(stored / self.budget))
         for segment, first, places in self._permitted():
-            if every or segment.sketches is None or len(places) <= kept:
+            if segment.sketches is None or len(places) <= kept:
                 scanned.append(first + places)
             else:
                 sketched.append((segment, first, places))
@@ -338,7 +343,7 @@ def scan(
     queries have one engine, budget, width and number of threads.
     """
     first = branches[0]
-    found = [[NONE] for _ in branches]
+    found: list[list[tuple[I64, F64]]] = [[] for _ in branches]
     ranks: list[list[F64]] = [[] for _ in branches]
     least = [own._least.get((view, k), -np.inf) for own in branches]
     width = (first.query.global_ if view == "global" else first.query.units.vectors).shape[1]
@@ -368,14 +373,19 @@ def scan(
                 base = own_bases[i]
                 ranks[i].append(raw if base is None else raw + base[own])
                 least[i] = max(least[i], _edge(ranks[i], k))
-    return [
-        (_joined([own for own, _ in some]), np.concatenate([raw for _, raw in some]))
-        for some in found
-    ]
+    return [some[0] if len(some) == 1 else _united(some) for some in found]
+
+
+def _united(found: list[tuple[I64, F64]]) -> tuple[I64, F64]:
+    """Documents and scores of several segments, or of none."""
+    documents, scores = zip(NONE, *found, strict=True)
+    return np.concatenate(documents), np.concatenate(scores)
 
 
 def share(branches: Sequence[LocalBranches]) -> None:
     """Let queries over the same documents, at one width and budget, share a pass."""
+    if len(branches) == 1:
+        return
     every = [ref(own) for own in branches]
     for own in branches:
         own.together = every

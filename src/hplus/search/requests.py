@@ -17,15 +17,16 @@ from hplus.types import Encoded, Search
 Query: TypeAlias = str | Encoded | Search
 Answer = TypeVar("Answer")
 OPTIONS = [field.name for field in fields(Search)][1:]
-# Queries that share a pass: with more of them, their vectors no longer fit the cache.
-TOGETHER = 16
+# Queries that share a pass. With twice as many little is gained, and their vectors need twice the
+# room in the cache (experiments/LOG.md).
+TOGETHER = 32
 
 
 def as_request(query: Query, options: Mapping[str, Any]) -> Search:
     """A request from what `search` was called with."""
-    unknown = sorted(set(options) - set(OPTIONS))
+    unknown = [name for name in options if name not in OPTIONS]
     if unknown:
-        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
+        raise InputError(f"unknown option {min(unknown)!r}; known: {', '.join(OPTIONS)}")
     if isinstance(query, Search):
         return replace(query, **options)
     return Search(query, **options)
@@ -52,7 +53,9 @@ def in_threads(
     threads = max((request.threads for request in requests), default=1)
     if threads > 1 and len(requests) > 1:
         requests = [replace(request, threads=1) for request in requests]
-    most = max(1, min(TOGETHER, -(-len(requests) // threads)))
+    # Runs of equal length, so that no thread has one more to answer than the others.
+    rounds = -(-len(requests) // (threads * TOGETHER))
+    most = -(-len(requests) // max(1, threads * rounds))
     batches = _alike(requests, most)
     if threads == 1 or len(batches) < 2:
         return [own for batch in batches for own in answer(batch)]

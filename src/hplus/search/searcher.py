@@ -126,7 +126,9 @@ def _scored(
 def _union(found: list[Candidates]) -> I64:
     """eq:candidate_union: the documents that any branch puts forward, ascending."""
     if len(found) == 1:
-        return np.sort(found[0].documents)
+        documents = found[0].documents
+        # Ascending already: the very same array, whose scores an engine knows without a search.
+        return documents if (documents[1:] > documents[:-1]).all() else np.sort(documents)
     every: I64 = np.sort(np.concatenate([candidates.documents for candidates in found]))
     first = np.ones(len(every), np.bool_)
     first[1:] = every[1:] != every[:-1]
@@ -169,7 +171,9 @@ def fitted(engine: Engine, request: Search, query: Encoded) -> Encoded:
             raise InputError(f"the query's {name} width is {found}, but the index keeps {stored}")
     if query.global_.shape[1] > settings.global_width:
         query = replace(query, global_=normalise(query.global_[:, : settings.global_width]))
-    query = replace(query, units=narrow(query.units, request.width or settings.width))
+    units = narrow(query.units, request.width or settings.width)
+    if units is not query.units:
+        query = replace(query, units=units)
     return query if request.query_budget is None else query.at(budget=request.query_budget)
 
 
@@ -222,18 +226,18 @@ def _hits(
 
 def _page(engine: Engine, request: Search, documents: I64, fused: F64) -> I64:
     """Rows of hits from_ + 1 to from_ + k among the documents that score enough, ascending."""
-    high = np.arange(len(fused))
-    if request.min_score is not None:
-        high = np.flatnonzero(fused >= request.min_score)
-    documents, fused = documents[high], fused[high]
+    high = None if request.min_score is None else np.flatnonzero(fused >= request.min_score)
+    if high is not None:
+        documents, fused = documents[high], fused[high]
     last = request.from_ + request.k
     if request.group_by is not None:
-        leaders = best_of_groups(engine, request.group_by, documents, fused, last)
-        return high[np.sort(leaders[request.from_ :])]
-    page = best(engine, documents, fused, last)
-    if request.from_:  # by the same scores, so that pages share no document and miss none
-        page = np.setdiff1d(page, best(engine, documents, fused, request.from_))
-    return high[np.sort(page)]
+        page = best_of_groups(engine, request.group_by, documents, fused, last)[request.from_ :]
+    else:
+        page = best(engine, documents, fused, last)
+        if request.from_:  # by the same scores, so that pages share no document and miss none
+            page = np.setdiff1d(page, best(engine, documents, fused, request.from_))
+    page = np.sort(page)
+    return page if high is None else high[page]
 
 
 def _low(request: Search, fused: F64) -> bool:

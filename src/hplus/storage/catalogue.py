@@ -383,7 +383,9 @@ def _document(row: tuple[Any, ...]) -> DocumentRow:
 def load(metadata: str) -> dict[str, Any]:
     """Metadata as `dump` writes it; ValueError for everything else."""
     try:
-        parsed = _DECODER.decode(metadata)
+        parsed, end = _DECODER.raw_decode(metadata)
+        if end != len(metadata):
+            raise ValueError(f"more than an object: {metadata[end:]!r:.100}")
     except _NOT_OURS as error:
         raise ValueError(str(error)) from None
     if not isinstance(parsed, dict):
@@ -422,7 +424,10 @@ def select(
     connection: sqlite3.Connection, statement: str, values: Sequence[Any] = ()
 ) -> list[tuple[Any, ...]]:
     """All rows that a statement finds."""
-    return list(stream(connection, statement, values))
+    try:
+        return connection.execute(statement, values).fetchall()
+    except DATABASE_ERRORS as error:
+        raise of_database(error, _file(connection), "reading") from error
 
 
 def stream(

@@ -100,6 +100,8 @@ class Snapshot:
                     self.connection.close()
                     raise
         self.first: I64 = offsets_of([len(part.segment) for part in self.parts])
+        self.units = sum(part.row.units for part in self.parts)
+        """Unit vectors of all segments, deleted documents included."""
         self._permitted: dict[str, list[I64]] = {}
         self._begins: I64 | None = None
         """The numbers of documents that are divided, and the end of the last, i64[n + 1]."""
@@ -130,11 +132,6 @@ class Snapshot:
     def mapped(self) -> dict[Identity, Segment]:
         """Segments never change, so the next snapshot can reuse those that are the same."""
         return {_identity(part.row, self.settings): part.segment for part in self.parts}
-
-    @property
-    def units(self) -> int:
-        """Unit vectors of all segments, deleted documents included."""
-        return sum(part.row.units for part in self.parts)
 
     def permitted(self, where: Filter | None) -> list[I64]:
         """For each segment the places, ascending, of documents that are alive and pass a filter."""
