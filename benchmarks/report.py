@@ -279,10 +279,11 @@ def scan() -> str:
 
 
 def beside() -> str:
-    """The same beside xtr-warp-rs too, on one core of a busy machine."""
+    """The same beside xtr-warp-rs too."""
     body = [
         [
             row["units"],
+            str(row["cores"]),
             row["engine"],
             f"{row['queries_per_s']:.0f}",
             f"{row['times_ours']:.2f}",
@@ -292,7 +293,7 @@ def beside() -> str:
         ]
         for row in rows("beside")
     ]
-    header = ["units", "engine", "queries/s", "times ours", "nDCG@10"]
+    header = ["units", "cores", "engine", "queries/s", "times ours", "nDCG@10"]
     return table([*header, "of float32's top ten, %", "peak MB"], body)
 
 
