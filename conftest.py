@@ -38,6 +38,9 @@ collect_ignore += [
 settings.register_profile("fresh", derandomize=False, print_blob=True, deadline=None)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# A job in the background ignores ctrl-C, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
