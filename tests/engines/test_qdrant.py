@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,15 @@ def one_document(rows: Any) -> Encoded:
     return replace(made, units=units)
 
 
+def has_codes(folder: Path) -> bool:
+    """Whether the unit vectors have codes. os.walk passes over folders that the server removes
+    meanwhile, as it does while it optimises; Path.rglob fails on them."""
+    return any(
+        Path(here).name == "vector_storage-units" and "quantized.data" in files
+        for here, _, files in os.walk(folder)
+    )
+
+
 @pytest.fixture
 def quantised(url: str, qdrant_node: Node) -> Iterator[ConnectedIndex]:
     """A collection whose 8-bit codes exist: Qdrant makes them when it optimises a segment."""
@@ -87,7 +98,7 @@ def quantised(url: str, qdrant_node: Node) -> Iterator[ConnectedIndex]:
         store.nodes.collections("Update", update)
         folder = qdrant_node.folder / "storage" / "collections" / store.name
         until = time.monotonic() + 300
-        while not list(folder.rglob("vector_storage-units/quantized.data")):
+        while not has_codes(folder):
             assert time.monotonic() < until, "Qdrant made no codes"
             time.sleep(0.1)
         while store.stats().figures["status"] != "Green":
