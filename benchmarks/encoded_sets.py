@@ -13,7 +13,7 @@ from hplus.evaluate.data import RetrievalSet, read_beir
 from hplus.states_file import StoredStates
 from hplus.types import Coverage
 from hplus.units.select import spend
-from hplus.views import global_, lexical
+from hplus.views import global_
 
 WIDTH = 128
 
@@ -48,14 +48,13 @@ def _encoded(bench: Bench, side: StoredStates) -> Encoded:
     model, offsets = bench.model, side.tokens.offsets
     importance = bench.importance(side, "head")
     units, dropped = spend(Budget(), bench.units(side, "crf", "head", WIDTH, Budget()))
-    unknown = model.checkpoint.backbone.tokenizer.unknown
     tokens = np.diff(offsets).astype(np.int32)
     sums = np.concatenate([[0], np.cumsum(importance, dtype=np.float64)])
     total = np.diff(sums[offsets]).astype(np.float32)
     return Encoded(
         global_=global_.represent(side.pooled, model.recipe.global_width or model.dim),
         units=units,
-        lexical=lexical.represent(side.tokens, importance, unknown),
+        lexical=bench.lexical_view(side, "head"),
         dropped=dropped,
         coverage=Coverage(tokens, np.ones_like(tokens), np.zeros_like(tokens), total, total),
     )

@@ -11,8 +11,9 @@ intervals and Holm's correction over all of them. Finished sets stay in the cach
     python benchmarks/front_page.py EVAL --cache STATES --out docs/results --others DIR
 
 measures other encoders instead, over the whole corpus: the same queries and the same cut; their
-weights are in DIR as docs/baselines.md says. `front_page_others.jsonl` gets their rows. What
-`baselines.jsonl` in OUT has of the same queries, documents and cut is taken from there.
+weights are in DIR as docs/baselines.md says. `front_page_others.jsonl` gets their rows, and what is
+in the cache of them is in the differences of a later run. `--former DIR` measures an older version
+of hplus-small beside the present one.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from hplus import Budget, HPlus
 from hplus.evaluate import rescore
 from hplus.evaluate.bench import Bench
 from hplus.evaluate.bm25 import BM25
-from hplus.evaluate.data import RetrievalSet, data_hash, read_beir, sample
+from hplus.evaluate.data import RetrievalSet, read_beir, sample
 from hplus.evaluate.metrics import ndcg
-from hplus.evaluate.statistics import holm, paired_difference
+from hplus.evaluate.statistics import holm, interval, paired_difference
+from hplus.train.validation import ndcg10
 from hplus.types import F64
 from hplus.views.fusion import fuse
 
@@ -39,10 +41,9 @@ SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
 QUERIES, WIDTHS, COUNTS = 500, (384, 128), (32, 16)
 AS_SHIPPED = "hybrid, phrases merged to 32, 384 wide"
 WINDOW = 256
-OTHERS = {
-    "bge-small-en-v1.5": "one vector of 384",
-    "answerai-colbert-small-v1-states": "tokens, all, 384 wide",
-}
+ANSWERAI = "answerai-colbert-small-v1-states"
+OTHERS = {"bge-small-en-v1.5": "one vector of 384", ANSWERAI: "tokens, all, 384 wide"}
+FORMER = "small-v1"
 
 
 def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
@@ -52,14 +53,16 @@ def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
     global_ = bench.pooled(bench.global_)
     yield "global, one vector of 384", 1, bench.ndcg10(global_)
     yield "lexical", 0, bench.ndcg10(lexical)
-    queries = bench.units(bench.queries, "tokens", "head", WIDTHS[0], Budget())
-    for budget, name in [
-        (Budget(), "all"),
-        *((Budget(count, policy="ward"), f"pooled to {count}") for count in COUNTS),
-    ]:
-        documents = bench.units(bench.documents, "tokens", "head", WIDTHS[0], budget)
-        found = bench.ndcg10(bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools)))
-        yield f"tokens, {name}, 384 wide", len(documents.weights) / len(bench.ids), found
+    for width in WIDTHS:
+        queries = bench.units(bench.queries, "tokens", "head", width, Budget())
+        for budget, name in [
+            (Budget(), "all"),
+            *((Budget(count, policy="ward"), f"pooled to {count}") for count in COUNTS),
+        ]:
+            documents = bench.units(bench.documents, "tokens", "head", width, budget)
+            scores = bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
+            vectors = len(documents.weights) / len(bench.ids)
+            yield f"tokens, {name}, {width} wide", vectors, bench.ndcg10(scores)
     for width in WIDTHS:
         queries = bench.units(bench.queries, "crf", "head", width, Budget())
         for count in (*([None] if width == WIDTHS[0] else []), *COUNTS):
@@ -101,54 +104,66 @@ def bm25(data: RetrievalSet) -> F64:
     )
 
 
-def differences() -> Iterator[tuple[str, str]]:
-    """What the issue of a default turns on: model:line against model:line."""
-    yield f"small:{AS_SHIPPED}", f"mini:{AS_SHIPPED}"
-    for line in (
-        "global, one vector of 384",
-        "lexical",
-        "phrases, merged to 32, 384 wide",
-        "tokens, all, 384 wide",
-        "hybrid, phrases merged to 32, 128 wide",
-        "hybrid, phrases merged to 16, 128 wide",
-    ):
-        yield f"small:{AS_SHIPPED}", f"small:{line}"
-    yield f"small:{AS_SHIPPED}", "bm25"
-    for count in COUNTS:
-        merged = f"small:phrases, merged to {count}, 384 wide"
-        yield merged, "small:tokens, all, 384 wide"
-        yield merged, f"small:tokens, pooled to {count}, 384 wide"
-        yield f"small:phrases, merged to {count}, 128 wide", merged
+def differences(known: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the choice of a default turns on: model:line against model:line, both known."""
+    narrow = [f"hybrid, phrases merged to {count}, 128 wide" for count in COUNTS]
+    tokens = "tokens, all, 384 wide"
+    wanted = [(f"small:{AS_SHIPPED}", f"mini:{AS_SHIPPED}")]
+    wanted += [
+        (f"small:{AS_SHIPPED}", f"small:{line}")
+        for line in (
+            "global, one vector of 384",
+            "lexical",
+            "phrases, merged to 32, 384 wide",
+            tokens,
+            *narrow,
+        )
+    ]
+    wanted += [(f"small:{AS_SHIPPED}", "bm25"), ("small:lexical", "bm25")]
+    for width in WIDTHS:
+        for count in COUNTS:
+            merged = f"small:phrases, merged to {count}, {width} wide"
+            wanted.append((merged, f"small:{tokens}"))
+            wanted.append((merged, f"small:tokens, pooled to {count}, {width} wide"))
+    for line in (AS_SHIPPED, *narrow):
+        wanted += [(f"small:{line}", f"small:{tokens}"), (f"small:{line}", f"{ANSWERAI}:{tokens}")]
+    own = sorted(line for line in known if line.startswith("small:"))
+    wanted += [(line, line.replace("small:", f"{FORMER}:")) for line in own]
+    for pair in dict.fromkeys(wanted):
+        if set(pair) <= set(known):
+            yield pair
 
 
-def recorded(out: Path, other: str, data: RetrievalSet) -> dict[str, Any] | None:
-    """The row of a baseline that was measured on the same data before."""
-    wanted = {"baseline": other, "data_hash": data_hash(data), "tokens": WINDOW}
-    lines = (out / "baselines.jsonl").read_text().splitlines()
-    for row in map(json.loads, lines):
-        if all(row[key] == value for key, value in wanted.items()):
-            return dict(row)
-    return None
+def others_file(cache: Path, other: str, name: str, queries: int) -> Path:
+    """Where the figures of another encoder are kept, query by query."""
+    return cache / f"front-page-{name}-{queries}-{other}.json"
 
 
 def write_others(options: argparse.Namespace) -> None:
     """A row for each set and other encoder, which the laboratory runs."""
     from hplus_lab.baselines import cut_at, named
-    from hplus_lab.baselines.measure import measure
+    from hplus_lab.rankers import by_baseline
 
     rows: list[str] = []
     for other, line in OTHERS.items():
         for name in SETS:
             data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
-            found = recorded(options.out, other, data) or measure(
-                cut_at(named(other), WINDOW),
-                data,
-                folder=options.others,
-                cache=options.cache / "baselines",
-            )
-            row = {"set": name, "model": other, "line": line, "queries": found["queries"]}
-            row["vectors"] = round(found["cost"]["vectors"], 1)
-            rows.append(json.dumps(row | {key: found[key] for key in ("ndcg10", "low", "high")}))
+            kept = others_file(options.cache, other, name, len(data.queries))
+            if not kept.exists():
+                ranker = by_baseline(
+                    cut_at(named(other), WINDOW),
+                    data,
+                    folder=options.others,
+                    cache=options.cache / "baselines",
+                )
+                vectors = ranker.cost(len(data.documents)).vectors
+                kept.write_text(json.dumps([vectors, ndcg10(data, ranker.scores).tolist()]))
+            vectors, own = json.loads(kept.read_text())
+            found = interval({name: np.array(own)})
+            row = {"set": name, "model": other, "line": line, "queries": len(own)}
+            row |= {"vectors": round(vectors, 1), "ndcg10": round(100 * found.mean, 2)}
+            row |= {"low": round(100 * found.low, 2), "high": round(100 * found.high, 2)}
+            rows.append(json.dumps(row))
             print(rows[-1], flush=True)
             # After every row: an encoder takes twenty minutes of a core.
             (options.out / "front_page_others.jsonl").write_text("\n".join(rows) + "\n")
@@ -160,16 +175,20 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--others", type=Path)
+    parser.add_argument("--former", type=Path)
     options = parser.parse_args()
     if options.others is not None:
         write_others(options)
         return
     values: dict[str, dict[str, F64]] = {}
     rows = []
+    sources = {"small": "small", "mini": "mini", "bm25": ""}
+    if options.former is not None:
+        sources[FORMER] = str(options.former)
     for name in SETS:
         data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
-        for source in ("small", "mini", "bm25"):
-            model = None if source == "bm25" else HPlus(source, long="cut")
+        for source, place in sources.items():
+            model = HPlus(place, long="cut") if place else None
             mark = "bm25" if model is None else model.fingerprint[:12]
             kept = options.cache / f"front-page-{name}-{len(data.queries)}-{mark}.json"
             if not kept.exists():
@@ -177,7 +196,7 @@ def main() -> None:
                     found = [("", 0.0, bm25(data).tolist())]
                 else:
                     bench = Bench(model, data, options.cache)
-                    made = lines(bench) if source == "small" else as_shipped(bench)
+                    made = as_shipped(bench) if source == "mini" else lines(bench)
                     found = [(line, n, own.tolist()) for line, n, own in made]
                 kept.write_text(json.dumps(found))
             for line, vectors, own in json.loads(kept.read_text()):
@@ -186,7 +205,12 @@ def main() -> None:
                 row |= {"queries": len(own), "ndcg10": round(100 * float(np.mean(own)), 2)}
                 rows.append(row | {"fingerprint": mark})
                 print(json.dumps(rows[-1]), flush=True)
-    pairs = list(differences())
+        for other, line in OTHERS.items():
+            kept = others_file(options.cache, other, name, len(data.queries))
+            if kept.exists():
+                own = np.array(json.loads(kept.read_text())[1])
+                values.setdefault(f"{other}:{line}", {})[name] = own
+    pairs = list(differences(values))
     found = [paired_difference(values[ours], values[theirs]) for ours, theirs in pairs]
     corrected = holm([own.p for own in found])
     contrasts = [

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from hplus import Encoded, Index
+from hplus import Encoded, HPlus, Index
 from hplus.evaluate.data import read_beir
 from hplus.evaluate.metrics import Judgements, ndcg
 from hplus.kernels import implementation
@@ -82,9 +82,9 @@ def build(folder: Path, hidden: Encoded, ids: list[str], documents: Encoded, cou
     if folder.exists():
         index = Index.open(folder)
     else:
-        index = Index.create(
-            folder, budget=BUDGET, width=WIDTH, global_width=WIDTH, fingerprint="scale"
-        )
+        # With a model, for its mean: what is taken off before int8.
+        model = HPlus(long="cut")
+        index = Index.create(folder, model, budget=BUDGET, width=WIDTH, global_width=WIDTH)
     there, added_s, cpu_s = len(index), 0.0, 0.0
     wanted, done = [], 0
     for names, make in chunks(hidden, ids, documents, count):

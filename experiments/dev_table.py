@@ -4,10 +4,11 @@
     python experiments/dev_table.py ../shared/data/eval small v2/small --cache STATES --fusion
 
 300 queries (seed 13) of NFCorpus dev, FeedbackQA dev and MedicalQA-dev over their whole corpora,
-texts cut at the window, each view rescoring its model's own global top 1,000. Below the lines, the
-paired differences of the other models from the first, macro of the sets. `--fusion` tries weights
-of the global and the lexical view beside 1 for phrases, and says what leaving a set out would have
-chosen.
+texts cut at the window, each view rescoring its model's own global top 1,000; `--set FOLDER:SPLIT`
+adds a dev set of one's own. Below the lines, the paired differences of the other models from the
+first, macro of the sets. *Asked by tokens*: the query's weighted tokens instead of its units.
+`--fusion` tries weights of the global and the lexical view beside 1 for phrases, and says what
+leaving a set out would have chosen.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ def views_of(bench: Bench) -> tuple[Views, dict[str, F64]]:
             ]
             scores = rescore.maxsim_of_pools(sides[0], sides[1], bench.pools)
             cells[f"{name}, {width} wide"] = bench.pooled(scores)
+            if policy == "merge":
+                asked = bench.units(bench.queries, "tokens", recipe.importance, width, Budget())
+                scores = rescore.maxsim_of_pools(asked, sides[1], bench.pools)
+                cells[f"asked by tokens, {name}, {width} wide"] = bench.pooled(scores)
     return found, cells
 
 
@@ -71,24 +76,40 @@ def lines(bench: Bench, views: Views, cells: Views) -> Iterator[tuple[str, F64]]
             yield f"hybrid, {name}", bench.ndcg10(fused)
 
 
+def calibrated(scores: F64) -> F64:
+    """Each query's scores with mean 0 and standard deviation 1 over its pool."""
+    away = scores - scores.mean(axis=1, keepdims=True)
+    result: F64 = away / np.maximum(away.std(axis=1, keepdims=True), 1e-9)
+    return result
+
+
 def try_fusion(benches: list[tuple[Bench, Views, Views]], cell: str) -> None:
-    """Every pair of weights by macro, the best ten, and what leaving a set out would choose."""
-    found = {}
-    for alpha in product(GLOBAL, LEXICAL):
-        alphas = {"global": alpha[0], "phrase": 1.0, "lexical": alpha[1]}
-        found[alpha] = np.array(
-            [
-                100 * b.ndcg10(fuse({**views, "phrase": cells[cell]}, alphas)).mean()
-                for b, views, cells in benches
-            ]
-        )
-    print(f"fusion with phrases {cell}: global, lexical, each set, macro")
-    for alpha in sorted(found, key=lambda own: -found[own].mean())[:10]:
-        print(alpha, found[alpha].round(2).tolist(), round(float(found[alpha].mean()), 2))
-    for left in range(len(benches)):
-        others = [i for i in range(len(benches)) if i != left]
-        best = max(found, key=lambda own: float(found[own][others].mean()))
-        print(f"chosen without set {left}: {best}, there {found[best][left]:.2f}")
+    """Every pair of weights by macro, the best ten, what leaving a set out would choose, and
+    whether calibrated scores would serve better."""
+    best_of = {}
+    for kind in ("raw", "calibrated"):
+        found = {}
+        pools = [
+            (b, {**views, "phrase": cells[cell]})
+            if kind == "raw"
+            else (b, {n: calibrated(s) for n, s in {**views, "phrase": cells[cell]}.items()})
+            for b, views, cells in benches
+        ]
+        for alpha in product(GLOBAL, LEXICAL):
+            alphas = {"global": alpha[0], "phrase": 1.0, "lexical": alpha[1]}
+            found[alpha] = [100 * b.ndcg10(fuse(views, alphas)) for b, views in pools]
+        means = {alpha: np.array([own.mean() for own in sets]) for alpha, sets in found.items()}
+        ranked = sorted(means, key=lambda own: -means[own].mean())
+        best_of[kind] = {str(i): own / 100 for i, own in enumerate(found[ranked[0]])}
+        print(f"{kind} fusion with phrases {cell}: global, lexical, each set, macro")
+        for alpha in ranked[:10]:
+            print(alpha, means[alpha].round(2).tolist(), round(float(means[alpha].mean()), 2))
+        for left in range(len(benches)):
+            others = [i for i in range(len(benches)) if i != left]
+            best = max(means, key=lambda own: float(means[own][others].mean()))
+            print(f"chosen without set {left}: {best}, there {means[best][left]:.2f}")
+    d = paired_difference(best_of["calibrated"], best_of["raw"])
+    print(f"calibrated minus raw: {100 * d.mean:+.2f} [{100 * d.low:.2f}, {100 * d.high:.2f}]")
 
 
 def main() -> None:
@@ -96,15 +117,16 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--set", action="append", default=[], metavar="FOLDER:SPLIT")
     parser.add_argument("--fusion", action="store_true")
     options = parser.parse_args()
     table: dict[str, dict[str, dict[str, F64]]] = {}
     for source in options.models:
         model = HPlus(source, long="cut")
         measured = []
-        for name in SETS:
-            folder, _, split = name.partition(":")
-            data = sample(read_beir(options.data / folder, split), QUERIES, seed=13)
+        for name in (*(f"{options.data / own}" for own in SETS), *options.set):
+            folder, _, split = name.rpartition(":")
+            data = sample(read_beir(Path(folder), split), QUERIES, seed=13)
             bench = Bench(model, data, options.cache)
             views, cells = views_of(bench)
             measured.append((bench, views, cells))
@@ -128,7 +150,11 @@ def main() -> None:
     for source in options.models:
         for width, count in product(WIDTHS, COUNTS):
             merged = table[source][f"merged to {count}, {width} wide"]
-            for rival in (f"tokens, {WIDTHS[0]} wide", f"pooled to {count}, {width} wide"):
+            for rival in (
+                f"tokens, {WIDTHS[0]} wide",
+                f"pooled to {count}, {width} wide",
+                f"asked by tokens, merged to {count}, {width} wide",
+            ):
                 d = paired_difference(merged, table[source][rival])
                 print(
                     f"{source}: merged to {count}, {width} wide minus {rival} "

@@ -61,6 +61,7 @@ BACKBONES = {
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
+LOGS = ("training", "stage1", "stage2")
 # Chosen on dev data, see experiments/LOG.md.
 SETTINGS = {
     "chunker": {"importance": "uniform"},
@@ -107,18 +108,18 @@ def ship(source: Path, target: Path, card: str) -> None:
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     if name == "zh":
         data = ZH_DATA
-    about = (
-        "heads trained on the frozen backbone: CRF (units), importance"
-        if weighs
-        else "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
-    )
+    about = "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
+    if weighs:
+        about = "heads trained on the frozen backbone: CRF (units), importance"
+    if "encoder" in trained.recipe.trained:
+        about = "top layers trained as they are used (unit-aware), CRF, importance, lexical head"
     notes = {
         "about": about,
         "languages": ["zh"] if name == "zh" else ["en"],
         "command": COMMANDS[name],
         "data": data,
         "backbone": BACKBONES[name],
-        **trained.notes,
+        **{log: trained.notes[log] for log in LOGS if log in trained.notes},
     }
     idf = trained.idf
     if name == "small":  # the vocabulary of mini, whose table serves

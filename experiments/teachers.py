@@ -5,7 +5,7 @@
 
 Teachers as `hplus teach scores` spells them, those of an ensemble divided by commas; the first is
 what the others are compared with. Pools as training validates on: 150 queries of each dev set, up
-to 600 documents with all relevant ones.
+to 600 documents with all relevant ones. `--set FOLDER:SPLIT` adds a dev set of one's own.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("teachers", nargs="+")
+    parser.add_argument("--set", action="append", default=[], metavar="FOLDER:SPLIT")
     parser.add_argument("--cache", type=Path, required=True)
     options = parser.parse_args()
     found: dict[str, dict[str, F64]] = {}
-    for name in SETS:
-        folder, _, split = name.partition(":")
-        pool = small_pool(read_beir(options.data / folder, split), QUERIES, DOCUMENTS)
+    for name in (*(f"{options.data / own}" for own in SETS), *options.set):
+        folder, _, split = name.rpartition(":")
+        pool = small_pool(read_beir(Path(folder), split), QUERIES, DOCUMENTS)
         groups = [np.arange(len(pool.documents))] * len(pool.queries)
         for spelled in options.teachers:
             teachers = [Teacher.parse(one) for one in spelled.split(",")]
             scores = teach_scores(teachers, pool.queries, pool.documents, groups, options.cache)
             values = ndcg10(pool, np.stack(scores).astype(np.float32))
-            found.setdefault(spelled, {})[folder] = values
+            found.setdefault(spelled, {})[name] = values
     first = found[options.teachers[0]]
     for spelled, by_set in found.items():
         means = [100 * float(own.mean()) for own in by_set.values()]

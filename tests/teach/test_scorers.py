@@ -138,6 +138,9 @@ def test_a_cross_encoder_reads_pairs(tmp_path: Path) -> None:
     with torch.no_grad():
         logit = model(torch.tensor([pair.ids]), token_type_ids=torch.tensor([pair.type_ids])).logits
     assert found[1][1] == pytest.approx(float(logit), abs=1e-5)
+    long = SCORERS["cross"](str(tmp_path), [600 * "heart "], DOCUMENTS, GROUPS[:1], tmp_path)
+    assert len(long[0]) == len(GROUPS[0])  # a query longer than the window is cut, too
+    assert np.isfinite(long[0]).all()
 
 
 def test_a_cross_encoder_in_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ def test_the_papers_configuration_has_nothing_of_ours() -> None:
         ("schedule.head_learning_rate=0", "schedule.head_learning_rate must be above 0"),
         ("data.sources.notes=-1", "data.sources must be 0 or more"),
         ("loss.units.budgets=[]", "loss.units.budgets needs numbers of 0 or more"),
+        ("loss.units.draws=0", "loss.units.draws must be 1 or more"),
         ("loss.units.widths=[-8]", "loss.units.widths needs numbers of 0 or more"),
         ("dev.budgets=[]", "dev.budgets needs numbers of 0 or more"),
         ("dev.widths=[-1]", "dev.widths needs numbers of 0 or more"),

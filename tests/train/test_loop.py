@@ -200,6 +200,13 @@ def test_it_stops_when_nothing_improves_and_returns_the_best_epoch(
     assert again.curve == run.curve
 
 
+@pytest.mark.parametrize("losses", [[float("nan"), 1.0], [1.0, float("inf")]])
+def test_a_loss_that_is_no_number_stops_it(tmp_path: Path, losses: list[float]) -> None:
+    """As the first of all it would have been the best for good."""
+    with pytest.raises(InputError, match=f"epoch {1 if losses[0] != 1 else 2} .* not a finite"):
+        Run(tmp_path, losses=losses)
+
+
 def test_the_best_epoch_survives_an_interrupt(tmp_path: Path) -> None:
     losses = [3.0, 1, 2, 2, 2, 2]
     whole = Run(tmp_path / "whole", losses=losses)

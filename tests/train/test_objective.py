@@ -221,6 +221,26 @@ def test_budget_and_width_are_drawn_for_each_batch(
     assert set(drawn) == {(budget, width) for budget in (2, 3, None) for width in (16, 32)}
 
 
+def test_several_draws_of_a_batch_count_alike(tmp_path: Path) -> None:
+    """The loss of two draws is the mean of both; the first is the one of a single draw."""
+    made = Batch(tmp_path)
+
+    def units_part(draws: int, budgets: tuple[int, ...], draw: int = 3) -> float:
+        units = UnitsLoss(weight=1.0, budgets=budgets, widths=(16,), draws=draws)
+        config = replace(made.config, loss=replace(made.config.loss, units=units))
+        objective = Objective(made.student, made.data, config, 2, World())
+        objective(replace(made.batch, draw=draw), made.encoded)
+        return objective.parts["units"]
+
+    apart = {budget: units_part(1, (budget,)) for budget in (1, 2)}
+    assert apart[1] != pytest.approx(apart[2], abs=1e-4)
+    of_two = {draw: units_part(2, (1, 2), draw) for draw in range(8)}
+    means = {(apart[a] + apart[b]) / 2 for a in apart for b in apart}
+    assert all(any(v == pytest.approx(m, abs=1e-6) for m in means) for v in of_two.values())
+    assert any(v == pytest.approx(sum(apart.values()) / 2, abs=1e-6) for v in of_two.values())
+    assert units_part(1, (1, 2)) in [pytest.approx(v, abs=1e-6) for v in apart.values()]
+
+
 def test_gradients_of_merged_units_by_finite_differences(tmp_path: Path) -> None:
     """They flow through the means of what was merged, and through the importance of both sides;
     which units merge is not theirs to change."""

@@ -140,6 +140,8 @@ def test_validations_survive_a_kill(
     again, resumed = trained("killed")
     assert resumed == curve
     assert all(torch.equal(again[name], own) for name, own in whole.items())
+    trained("killed")  # the run is over: the mean of the best is measured again, and noted once
+    assert (tmp_path / "killed" / "log.jsonl").read_text().count("averaged") == 1
 
 
 @pytest.mark.parametrize("other", [{"digest": "b"}, {"stage": 1}])

@@ -266,7 +266,7 @@ def _cross_encoder(folder: Path) -> Callable[[list[tuple[str, str]]], F64]:
     if not path.is_file():
         raise InputError(f"{path} is missing; expected the folder of a cross-encoder")
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    tokenizer.enable_truncation(512, strategy="only_second")
+    tokenizer.enable_truncation(512, strategy="longest_first")  # a query may be longer, too
     tokenizer.enable_padding()
     run = _onnx(folder) if (folder / "model.onnx").is_file() else _classifier(folder)
 

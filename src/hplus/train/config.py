@@ -125,11 +125,13 @@ class LexicalLoss(HeadLoss):
 
 @dataclass(frozen=True)
 class UnitsLoss(HeadLoss):
-    """The unit-aware interaction: budgets and widths are drawn for each batch; 0 is all units, or
-    the full width. query: what the query side consists of."""
+    """The unit-aware interaction: a budget and a width are drawn for each batch, or several of both
+    (draws), since scores cost little beside the states they are made of; 0 is all units, or the
+    full width. query: what the query side consists of."""
 
     budgets: tuple[int, ...] = (8, 16, 32, 0)
     widths: tuple[int, ...] = (64, 128, 0)
+    draws: int = 1
     query: Literal["units", "tokens"] = "units"
 
 
@@ -286,6 +288,7 @@ def _check(config: Config, path: Path) -> None:
         (config.schedule.save_every < 1, "schedule.save_every must be 1 or more"),
         (config.schedule.patience < 0, "schedule.patience must be 0 (never) or more"),
         (config.schedule.seed < 0, "schedule.seed must be 0 or more"),
+        (config.loss.units.draws < 1, "loss.units.draws must be 1 or more"),
         (not 0 <= config.schedule.warmup <= 1, "schedule.warmup is a share, 0 to 1"),
         (config.student.mode == "top" and not config.student.layers, "mode top needs layers"),
         (

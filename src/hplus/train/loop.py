@@ -8,6 +8,7 @@ the weights of an uninterrupted one.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,6 +80,11 @@ def fit(
             module.eval()
             with torch.no_grad():
                 measured = validate()
+            if not math.isfinite(measured["loss"]):
+                raise InputError(
+                    f"after epoch {epoch + 1} the validation loss is not a finite number: the "
+                    f"encoder's states are not, or {schedule.learning_rate:g} is too high a rate"
+                )
             row = {"epoch": epoch + 1, "training_loss": total / max(1, len(batches)), **measured}
             if all(row["loss"] < earlier["loss"] for earlier in curve):
                 best = {name: p.detach().clone() for name, p in module.state_dict().items()}

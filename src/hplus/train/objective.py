@@ -172,7 +172,7 @@ class Objective:
         return self._loss("lexical", scores, batch, settings)
 
     def units_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
-        """The score of the phrase view at a budget and a width drawn for this batch."""
+        """The score of the phrase view at budgets and widths drawn for this batch."""
         settings = self.config.loss.units
         if self.student.divides_once():
             queries, documents = (
@@ -185,10 +185,13 @@ class Objective:
                 )
             )
         random = np.random.default_rng(batch.draw)
-        budget = int(random.choice(settings.budgets)) or None
-        width = int(random.choice(settings.widths)) or self.student.dim
-        scores = unit_scores(self.student, queries, documents, budget, width, settings.query)
-        return self._loss("units", scores, batch, settings)
+        losses = []
+        for _ in range(settings.draws):
+            budget = int(random.choice(settings.budgets)) or None
+            width = int(random.choice(settings.widths)) or self.student.dim
+            scores = unit_scores(self.student, queries, documents, budget, width, settings.query)
+            losses.append(self._loss("units", scores, batch, settings))
+        return torch.stack(losses).mean()
 
     def segmentation_loss(self, batch: Batch, queries: Side, documents: Side) -> Tensor:
         """L_seg of the labelled queries and positives, over the number of pairs."""

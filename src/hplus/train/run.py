@@ -359,12 +359,14 @@ def fingerprint(student: Student) -> str:
     return digest.hexdigest()
 
 
-def _step(line: str) -> int | None:
-    """The step of a row of the log, None if it is no whole row."""
+def _stays(line: str, step: int) -> bool:
+    """Whether a row of the log is whole and what a run resumed at this step will not write again,
+    as it does with the mean of its best weights."""
     try:
-        return int(json.loads(line)["step"])
+        row = json.loads(line)
+        return int(row["step"]) <= step and "averaged" not in row
     except (ValueError, KeyError, TypeError):
-        return None
+        return False
 
 
 class Log:
@@ -381,7 +383,7 @@ class Log:
         if self.path.exists() and step:
             # A crash may have cut off a line, or left zeros where one should be.
             lines = self.path.read_text("utf-8", errors="replace").splitlines()
-            kept = [line for line in lines if (at := _step(line)) is not None and at <= step]
+            kept = [line for line in lines if _stays(line, step)]
         self.path.write_text("".join(f"{line}\n" for line in kept), "utf-8")
         if config.schedule.tensorboard:
             try:
