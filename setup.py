@@ -34,4 +34,4 @@ def extension(name: str) -> Extension:
     )
 
 
-setup(ext_modules=[extension(name) for name in ("_maxsim", "_lexical", "_products")])
+setup(ext_modules=[extension(name) for name in ("_maxsim", "_lexical", "_products", "_ward")])

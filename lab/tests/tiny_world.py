@@ -239,17 +239,40 @@ def maxsim(query: Sequence[Unit], document: Sequence[Unit]) -> float:
     return sum(w * s for w, s in best) / sum(w for w, _ in best)
 
 
+def heavy_groups(squares: np.ndarray, masses: Sequence[float], count: int) -> list[int]:
+    """The group of each point: again and again the two join that add least to the sum over groups
+    of m n d² between their points, over the group's mass."""
+
+    def within(group: list[int]) -> float:
+        pairs = [masses[i] * masses[j] * squares[i, j] for i in group for j in group if j < i]
+        return sum(pairs) / sum(masses[i] for i in group)
+
+    groups = [[i] for i in range(len(masses))]
+    while len(groups) > count:
+        _, a, b = min(
+            (within(groups[a] + groups[b]) - within(groups[a]) - within(groups[b]), a, b)
+            for a in range(len(groups))
+            for b in range(a)
+        )
+        groups[b] += groups.pop(a)
+    return [number for i in range(len(masses)) for number, own in enumerate(groups) if i in own]
+
+
 def clustered(units: Sequence[Unit], count: int, *, weighted: bool) -> list[Unit]:
-    """scipy's clusters by Ward, each the mean of its members, by the root of their importance."""
+    """Clusters by Ward, each the mean of its members: scipy's, or by definition with importance as
+    mass: the join that adds least to the weighted squared distances comes first."""
     if count >= len(units):
         return list(units)
-    vectors = np.array([vector for vector, _ in units])
-    distances = squareform(np.clip(1 - vectors @ vectors.T, 0, 2), checks=False)
-    groups = fcluster(linkage(distances, "ward"), count, "maxclust")
+    vectors = np.array([vector for vector, _ in units], np.float64)
+    distances = np.clip(1 - vectors @ vectors.T, 0, 2)
+    if weighted:
+        groups = heavy_groups(distances, [w for _, w in units], count)
+    else:
+        groups = fcluster(linkage(squareform(distances, checks=False), "ward"), count, "maxclust")
     found = []
     for group in np.unique(groups):
         members = [unit for unit, own in zip(units, groups, strict=True) if own == group]
-        pulls = [math.sqrt(w) if weighted else 1.0 for _, w in members]
+        pulls = [w if weighted else 1.0 for _, w in members]
         mean = sum(p * np.array(v) for (v, _), p in zip(members, pulls, strict=True))
         found.append((unit_length(mean), sum(w for _, w in members)))
     return found

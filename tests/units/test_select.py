@@ -26,7 +26,6 @@ from builders import (
 )
 from hplus.errors import BudgetError
 from hplus.types import (
-    I64,
     Encoded,
     Tokens,
     Units,
@@ -37,6 +36,7 @@ from hplus.types import (
 from hplus.units import select
 from hplus.units.select import (
     Budget,
+    Joins,
     Policy,
     bring_to,
     cluster,
@@ -101,32 +101,35 @@ def weighted_mean(members: list[PlainUnit], pulls: list[float]) -> list[float]:
     return [value / length for value in sums]
 
 
-def clusters_by_hand(units: list[PlainUnit], count: int) -> list[list[int]]:
-    """Ward's method in plain loops (Lance and Williams) on cosine distances."""
-    groups = [[i] for i in range(len(units))]
-    squares = {
-        (i, j): max(0.0, 1 - dot(units[i][2], units[j][2])) ** 2
-        for i in range(len(units))
-        for j in range(i)
-    }
-    names = list(range(len(units)))
-    while len(groups) > count:
-        pairs = [(squares[max(a, b), min(a, b)], a, b) for a in names for b in names if b < a]
-        between, a, b = min(pairs)
-        n_a, n_b = (len(groups[names.index(name)]) for name in (a, b))
-        joined = groups[names.index(a)] + groups[names.index(b)]
-        rest = [
-            (name, group) for name, group in zip(names, groups, strict=True) if name not in (a, b)
+def clusters_by_hand(
+    units: list[PlainUnit], count: int, *, weighted: bool = True
+) -> list[list[int]]:
+    """Ward's method as it is defined: again and again, the two groups join whose joining adds least
+    to the sum of (weighted) squared distances within groups. Of points, that sum is the one over
+    pairs, m n d² over the group's mass: no means are needed, so any distance will do."""
+
+    def within(group: list[int]) -> float:
+        masses = [units[i][1] if weighted else 1.0 for i in group]
+        pairs = [
+            masses[a] * masses[b] * square(units[group[a]][2], units[group[b]][2])
+            for a in range(len(group))
+            for b in range(a)
         ]
-        new = max(squares)[0] + 1 + len(joined) * 1000
-        for name, group in rest:
-            n = len(group)
-            to_a, to_b = (squares[max(x, name), min(x, name)] for x in (a, b))
-            squares[new, name] = ((n_a + n) * to_a + (n_b + n) * to_b - n * between) / (
-                n_a + n_b + n
-            )
-        names = [name for name, _ in rest] + [new]
-        groups = [group for _, group in rest] + [joined]
+        return math.fsum(pairs) / math.fsum(masses)
+
+    def square(a: list[float], b: list[float]) -> float:
+        distance = max(0.0, 1 - dot(a, b))
+        return distance if weighted else distance**2
+
+    groups = [[i] for i in range(len(units))]
+    while len(groups) > count:
+        added = [
+            (within(groups[a] + groups[b]) - within(groups[a]) - within(groups[b]), a, b)
+            for a in range(len(groups))
+            for b in range(a)
+        ]
+        _, a, b = min(added)
+        groups[b] += groups.pop(a)
     return groups
 
 
@@ -134,12 +137,12 @@ def grouped(
     units: list[PlainUnit], groups: list[list[int]], *, weighted: bool = True
 ) -> list[PlainUnit]:
     """Groups as units: spans of all members, sum of importance, normalised mean of vectors, by
-    the root of importance or plain."""
+    importance or plain."""
     result: list[PlainUnit] = []
     for group in groups:
         members = [units[i] for i in group]
         weights = [weight for _, weight, _ in members]
-        pulls = [math.sqrt(weight) if weighted else 1.0 for weight in weights]
+        pulls = [weight if weighted else 1.0 for weight in weights]
         vector = weighted_mean(members, pulls)
         spans = sorted(span for spans, _, _ in members for span in spans)
         result.append((spans, float(np.float32(math.fsum(weights))), vector))
@@ -305,7 +308,7 @@ def test_ward_takes_plain_means(lengths: list[int], seed: int, count: int) -> No
     units = random_units(np.random.default_rng(seed), lengths)
     encoded = encode_units(units, Budget(count, policy="ward"))
     expected = [
-        grouped(text, clusters_by_hand(text, count), weighted=len(text) <= count)
+        grouped(text, clusters_by_hand(text, count, weighted=False), weighted=len(text) <= count)
         for text in sorted_by_importance(units)
     ]
     assert_units(plain_texts(encoded), expected)
@@ -315,7 +318,7 @@ def test_ward_takes_plain_means(lengths: list[int], seed: int, count: int) -> No
 @given(lengths_of_texts, seeds)
 def test_clusters_may_be_shared_by_budgets(lengths: list[int], seed: int) -> None:
     units = random_units(np.random.default_rng(seed), lengths)
-    joins: dict[int, I64] = {}
+    joins: Joins = {}
     for budget in (Budget(3, policy="ward"), Budget(share=0.5, policy="merge"),
                    Budget(1, policy="merge"), Budget(2)):  # fmt: skip
         for shared, alone in zip(spend(budget, units, joins), spend(budget, units), strict=True):
@@ -602,11 +605,11 @@ def test_many_units_are_merged_window_by_window_and_then_again(
 def test_budgets_share_clusters_of_short_texts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "WINDOW", 16)
     units = random_units(np.random.default_rng(5), [12, 90, 16])
-    joins: dict[int, I64] = {}
+    joins: Joins = {}
     for count in (30, 3, 14, 8):
         budget = Budget(count, policy="merge")
         assert_same(spend(budget, units, joins)[0], spend(budget, units)[0], rtol=0)
-    assert sorted(joins) == [0, 2]
+    assert sorted(joins) == [("merge", 0), ("merge", 2)]
 
 
 def test_memory_of_merging_grows_with_the_units_not_with_their_square() -> None:

@@ -15,8 +15,8 @@ import numpy as np
 from hplus.evaluate import rescore
 from hplus.evaluate.bench import Bench
 from hplus.storage.segment import FORMATS, Format, bytes_of, dequantise, quantise
-from hplus.types import F64, I64, Units
-from hplus.units.select import Budget, bring_to, narrow
+from hplus.types import F64, Units
+from hplus.units.select import Budget, Joins, bring_to, narrow
 from hplus.views.fusion import fuse
 
 BUDGETS = (4, 8, 16, 32, 64, 128)
@@ -60,7 +60,7 @@ def settings(
     )
     own = {"global": bench.global_, "lexical": bench.lexical(recipe.importance)}
     views = {name: bench.pooled(scores) for name, scores in own.items()}
-    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
+    joins: tuple[Joins, Joins] = ({}, {})
     for count in (*budgets, None):
         wanted = np.diff(documents.offsets)
         wanted = wanted if count is None else np.minimum(wanted, count)

@@ -1,6 +1,7 @@
-"""The fast part of search: importance-weighted MaxSim over ragged documents and lexical lists, in C
-or numpy."""
+"""The fast parts, in C or numpy: importance-weighted MaxSim over ragged documents, lexical lists,
+and the clusters of units."""
 
+from hplus.kernels.clustering import ward
 from hplus.kernels.lexical import add_lists
 from hplus.kernels.maxsim import implementation, maxima, weighted_maxsim
 from hplus.kernels.reference import Mean
@@ -14,5 +15,6 @@ __all__ = [
     "implementation",
     "longest",
     "maxima",
+    "ward",
     "weighted_maxsim",
 ]

@@ -351,7 +351,8 @@ def unit_scores(
     begins: where the documents' units begin, if not where the student says.
     """
     vectors, weights, offsets = _units(student, documents, width, begins)
-    groups, bounds = ward_groups(vectors.detach().cpu().numpy(), offsets, budget)
+    fixed, masses = (tensor.detach().cpu().numpy() for tensor in (vectors, weights))
+    groups, bounds = ward_groups(fixed, masses, offsets, budget)
     own = torch.from_numpy(groups).to(vectors.device)
     vectors, _ = merged(vectors, weights, own, int(bounds[-1]))
     if query == "tokens":

@@ -1,10 +1,11 @@
 """Budgets: which units are kept (eq:topb_selection) and what becomes of the rest.
 
-*drop* is the paper's: the top B units by importance stay. *merge* is ours: the units are
-clustered into B groups, each the mean of its members by the square root of their importance, and
-the importance of a text stays the same: eq:importance_preservation holds under any budget. *ward*
-takes plain means of the same clusters; on single tokens that is the token pooling of other
-late-interaction libraries, which every table compares with.
+*drop* is the paper's: the top B units by importance stay. *merge* is ours: Ward's method clusters
+the units into B groups with importance as their mass, and each group is the mean of its members by
+importance. So the vectors of a text lose as little as they can where it matters, function words
+take no groups of their own, and the importance of a text stays the same: eq:importance_preservation
+holds under any budget. *ward* counts every unit once; on single tokens that is the token pooling of
+other late-interaction libraries, which every table compares with.
 
 Clustering takes memory and time with the square of the units, so those of a long text are merged
 window by window, and the groups again; a text of one window is clustered as a whole.
@@ -24,6 +25,7 @@ import numpy as np
 
 from hplus.arguments import whole
 from hplus.errors import BudgetError
+from hplus.kernels import ward
 from hplus.types import (
     F32,
     F64,
@@ -38,6 +40,7 @@ from hplus.types import (
 from hplus.units.vectors import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
+Joins = dict[tuple[Policy, int], I64]
 # Units that are clustered at once: a text of 20 KB, in 60 MB and under half a second.
 WINDOW = 2_048
 # A window that is not the whole text is merged to this part of its units.
@@ -107,11 +110,11 @@ def within(budget: Budget, weights: F32, offsets: I64, lost: F64 | float = 0.0) 
     return paid
 
 
-def spend(budget: Budget, units: Units, joins: dict[int, I64] | None = None) -> tuple[Units, Units]:
+def spend(budget: Budget, units: Units, joins: Joins | None = None) -> tuple[Units, Units]:
     """Units in reading order -> what the budget keeps and what it drops, by importance.
 
-    joins: a dictionary to be filled with how the units of each text cluster. Pass the same one for
-    several budgets on the same units, and they are clustered once.
+    joins: to be filled with how the units of each text cluster under a policy. Pass the same one
+    for several budgets on the same units, and they are clustered once.
     """
     units = units.rows(order_of_importance(units.weights, units.offsets), units.offsets)
     paid = within(budget, units.weights, units.offsets)
@@ -120,9 +123,7 @@ def spend(budget: Budget, units: Units, joins: dict[int, I64] | None = None) -> 
     return merge(units, _counted(paid, units.offsets), budget.policy, joins), _none(len(units))
 
 
-def bring_to(
-    counts: I64, policy: Policy, units: Units, joins: dict[int, I64] | None = None
-) -> Units:
+def bring_to(counts: I64, policy: Policy, units: Units, joins: Joins | None = None) -> Units:
     """Units of each text, in order of importance, brought to at most counts[text] of them."""
     text = item_of_row(units.offsets)
     paid = np.arange(len(text)) - units.offsets[text] < counts[text]
@@ -157,35 +158,32 @@ def shrink(encoded: Encoded, budget: Budget) -> Encoded:
     return replace(encoded, units=kept, dropped=_after(dropped, before), coverage=coverage)
 
 
-def join(vectors: F32) -> I64:
-    """The joins of the m units of one text, nearest first, i64[m - 1, 2]: row k makes cluster m + k
-    of two others. Ward's method on cosine distances, as in sentence-transformers'
-    HierarchicalTokenPooling and in PyLate after 1.3.4.
-    """
-    # Imported here: most texts fit their budget, and the import takes a third of a second.
-    from scipy.cluster.hierarchy import linkage
-    from scipy.spatial.distance import squareform
+def join(vectors: F32, masses: F32 | None = None) -> I64:
+    """The joins of the m units of one text, nearest first, i64[m - 1, 2] (`kernels.clustering`).
 
-    distances = vectors @ vectors.T
+    With masses, cosine distances are the squared distances of unit vectors that they are (up to a
+    factor of two). Without, every unit counts once and they are taken for distances, as
+    sentence-transformers' HierarchicalTokenPooling and PyLate after 1.3.4 do.
+    """
+    distances = (vectors @ vectors.T).astype(np.float64)
     np.clip(np.subtract(1, distances, out=distances), 0, 2, out=distances)
-    tree = linkage(squareform(distances, checks=False), method="ward")
-    joins: I64 = tree[:, :2].astype(np.int64)
-    return joins
+    if masses is None:
+        return ward(distances**2, np.ones(len(vectors)))
+    return ward(distances, masses.astype(np.float64))
 
 
 def cluster(joins: I64, count: int) -> I64:
     """Group of each unit of one text, i64[m], exactly `count` groups: all but the last joins."""
-    n = len(joins) + 1
-    root = np.arange(2 * n - count)
-    for k in reversed(range(n - count)):
-        root[joins[k]] = root[n + k]
-    groups: I64 = np.unique(root[:n], return_inverse=True)[1]
+    name = np.arange(len(joins) + 1)
+    done = joins[: len(name) - count]
+    name[done[:, 1]] = done[:, 0]
+    while not np.array_equal(name, name[name]):
+        name = name[name]
+    groups: I64 = np.unique(name, return_inverse=True)[1]
     return groups
 
 
-def merge(
-    units: Units, counts: I64, policy: Policy = "merge", joins: dict[int, I64] | None = None
-) -> Units:
+def merge(units: Units, counts: I64, policy: Policy = "merge", joins: Joins | None = None) -> Units:
     """Units of each text -> counts[text] groups, each a mean of its members.
 
     Above WINDOW units in a text the members are groups of neighbours, which are merged like units.
@@ -204,15 +202,15 @@ def merge(
         else:
             # The windows of a long text depend on its count: other budgets cannot share them.
             known = joins if whole[text] else {}
-            if text not in known:
-                known[text] = join(vectors[first:last])
-            groups = cluster(known[text], int(counts[text]))
+            if (policy, text) not in known:
+                masses = weights[first:last] if policy == "merge" else None
+                known[policy, text] = join(vectors[first:last], masses)
+            groups = cluster(known[policy, text], int(counts[text]))
         group[first:last] = base + groups
         base += int(counts[text])
     group_offsets = offsets_of(counts)
 
-    # Full importance would let one rare word dominate its group, none the function words.
-    pull = np.sqrt(weights) if policy == "merge" else np.ones_like(weights)
+    pull = weights if policy == "merge" else np.ones_like(weights)
     by_member = np.argsort(group, kind="stable")
     members = np.searchsorted(group[by_member], np.arange(base + 1))
     means = normalise(segment_sums((vectors * pull[:, None])[by_member], members))

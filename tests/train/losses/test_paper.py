@@ -182,7 +182,7 @@ def test_units_merge_as_at_inference(seed: int, budget: int) -> None:
     random = np.random.default_rng(seed)
     units = random_units(random, [5, 1, 8], width=6)
     kept, _ = spend(Budget(budget, policy="merge"), units)
-    groups, bounds = ward_groups(units.vectors, units.offsets, budget)
+    groups, bounds = ward_groups(units.vectors, units.weights, units.offsets, budget)
     vectors, weights = merged(
         torch.tensor(units.vectors), torch.tensor(units.weights), torch.tensor(groups), bounds[-1]
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hplus.types import I64, Units, item_of_row
-from hplus.units.select import Budget, Policy, bring_to, within
+from hplus.units.select import Budget, Joins, Policy, bring_to, within
 from hplus_lab.cost import units_file
 from hplus_lab.experiment import Experiment
 from hplus_lab.kinds.kind import Curve, Kind
@@ -29,7 +29,7 @@ def lines(x: Experiment) -> Iterator[Line]:
         "weighted tokens": [x.units_of(x.bench.queries, "tokens", x.width), tokens],
         "unweighted tokens": [asked, tokens],
     }
-    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
+    joins: tuple[Joins, Joins] = ({}, {})
 
     def line(
         name: str, rule: str, counts: I64 | None = None, policy: Policy = "drop", **at: int | float

@@ -9,9 +9,8 @@ from itertools import product
 import numpy as np
 
 from hplus.evaluate import rescore
-from hplus.types import I64
 from hplus.units import rules
-from hplus.units.select import bring_to
+from hplus.units.select import Joins, bring_to
 from hplus_lab import paper
 from hplus_lab.cost import mean_cost
 from hplus_lab.equal_counts import Counts, begins, counted, lengths, rank_prefixes
@@ -96,7 +95,7 @@ def _chunks(x: Experiment, counts: Counts, _: str) -> Found:
 def _pooled(x: Experiment, counts: Counts, _: str) -> Found:
     """Tokens clustered to exactly C_x(B); where only documents have a budget, a query keeps all."""
     queries, documents = (x.units_of(side, "tokens", x.width) for side in x.sides)
-    joins: tuple[dict[int, I64], dict[int, I64]] = ({}, {})
+    joins: tuple[Joins, Joins] = ({}, {})
     for at, budget in enumerate(x.protocol.budgets):
         few = bring_to(counts.held[:, at], "ward", documents, joins[1])
         for side in x.protocol.sides:

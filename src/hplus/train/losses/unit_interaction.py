@@ -30,20 +30,17 @@ def pooled_units(
     return normalize(sums, dim=1, eps=1e-9), weights
 
 
-def merged(
-    vectors: Tensor, weights: Tensor, groups: Tensor, count: int, *, pull: float = 0.5
-) -> tuple[Tensor, Tensor]:
-    """Means of the groups, each unit pulling by its importance to the power `pull`: [count, r],
-    and the groups' importance [count]."""
-    pulled = vectors * weights[:, None].pow(pull)
-    means = vectors.new_zeros(count, vectors.shape[1]).index_add(0, groups, pulled)
+def merged(vectors: Tensor, weights: Tensor, groups: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Means of the groups by importance, [count, r], and the groups' importance [count]."""
+    weighted = vectors * weights[:, None]
+    means = vectors.new_zeros(count, vectors.shape[1]).index_add(0, groups, weighted)
     totals = weights.new_zeros(count).index_add(0, groups, weights)
     return normalize(means, dim=1, eps=1e-9), totals
 
 
-def ward_groups(vectors: F32, offsets: I64, budget: int | None) -> tuple[I64, I64]:
-    """The group of each unit, i64[U], and the groups' offsets i64[n + 1], by Ward on vectors
-    without gradient; None keeps every unit by itself."""
+def ward_groups(vectors: F32, weights: F32, offsets: I64, budget: int | None) -> tuple[I64, I64]:
+    """The group of each unit, i64[U], and the groups' offsets i64[n + 1], by Ward on vectors and
+    importance without gradient; None keeps every unit by itself."""
     lengths = np.diff(offsets)
     counts = lengths if budget is None else np.minimum(lengths, budget)
     bounds = np.r_[0, np.cumsum(counts)].astype(np.int64)
@@ -52,7 +49,7 @@ def ward_groups(vectors: F32, offsets: I64, budget: int | None) -> tuple[I64, I6
         if last - first <= counts[text]:
             own: I64 = np.arange(last - first)
         else:
-            own = cluster(join(vectors[first:last]), int(counts[text]))
+            own = cluster(join(vectors[first:last], weights[first:last]), int(counts[text]))
         groups[first:last] = bounds[text] + own
     return groups, bounds
 
