@@ -24,7 +24,8 @@ from hplus.index import Index
 from hplus.search.searcher import Results
 from hplus.storage.create import create
 from hplus.storage.disk import Disk
-from hplus.storage.segment import FORMATS, Format
+from hplus.storage.segment import FORMATS, LARGEST, Format, global_format
+from hplus.storage.spread import spread
 from hplus.types import F32, F64, Encoded, item_of_row
 from hplus.views import fusion, lexical
 
@@ -62,6 +63,11 @@ class Corpus:
     format: Format
     mean: F32 | None = None
 
+    def widths(self) -> st.SearchStrategy[int]:
+        """At which an index can be searched: int4 has no prefixes."""
+        whole = self.documents.units.width
+        return st.integers(whole if self.format == "int4" else 1, whole)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -91,9 +97,11 @@ def corpora(
     )
     n = len(copies)
     some = replace(some, global_=random_vectors(random, len(some), global_width))
+    if width % 2:  # two numbers of int4 share a byte
+        formats = [format for format in formats if format != "int4"]
     format = draw(st.sampled_from(formats))
     mean = None
-    if format == "int8" and draw(st.booleans()):
+    if format in LARGEST and draw(st.booleans()):
         mean = random_vectors(random, 1, width)[0] * np.float32(draw(st.sampled_from([0.1, 0.8])))
     return Corpus(
         query=replace(query, global_=random_vectors(random, 1, global_width)),
@@ -136,15 +144,22 @@ def row_errors(rows: F32, format: Format, width: int, mean: F32 | None = None) -
     """How far the first `width` numbers of a stored row may lie from those given, as a length.
 
     int8: each number by half a step, the step being the largest number of the row (without the
-    mean) / 127, itself rounded to float16 and never below 6.2e-5. f16: each number by 2^-11 of
+    mean) / 127, itself rounded to float16 and never below 6.2e-5; int4 the same, / 7, of the row
+    spread over all columns, and doubled. f16: each number by 2^-11 of
     itself, or by half of the smallest float16. A prefix is renormalised, which at most doubles the
     error in proportion to its length: |a/|a| - b/|b|| <= 2 |a - b| / |a|.
     """
     prefix = np.linalg.norm(rows[:, :width].astype(np.float64), axis=1)
-    if format == "int8":
+    if format in LARGEST:
         rest = rows if mean is None else rows - mean
+        if format == "int4":
+            rest = spread(rest)
+        columns = rows.shape[1] if format == "int4" else width
         largest = np.abs(rest).max(axis=1, initial=0).astype(np.float64)
-        errors = np.sqrt(width) / 2 * np.maximum(largest / 127, 6.2e-5) * (1 + 2**-10)
+        steps = np.maximum(largest / LARGEST[format], 6.2e-5)
+        errors = np.sqrt(columns) / 2 * steps * (1 + 2**-10)
+        if format == "int4":  # a scale that keeps the length moves a row by as much again
+            errors *= 2
     elif format == "f16":
         errors = 2**-11 * prefix + np.sqrt(width) * 2**-25
     else:
@@ -155,12 +170,14 @@ def row_errors(rows: F32, format: Format, width: int, mean: F32 | None = None) -
 def kernel_error(query: F32, format: Format) -> float:
     """How far the kernel's cosines of unit rows may lie from exact ones.
 
-    Over int8 it rounds each unit of the query to steps of its largest number / L
+    Over int8 and int4 it rounds each unit of the query to steps of its largest number / L
     (hplus.kernels.maxsim), and the sum over a row of |numbers| is at most the root of its width.
     """
     width = query.shape[1]
-    if format != "int8":
+    if format not in LARGEST:
         return ROUNDING
+    if format == "int4":
+        query = spread(query)
     step = np.abs(query).max(initial=0) / min(32767, (2**31 - 1) // (128 * width))
     return float(step / 2 * np.sqrt(width) * 1.05) + ROUNDING
 
@@ -187,8 +204,8 @@ def view_errors(
     text = item_of_row(documents.lexical.offsets)[shared]
     sums = np.bincount(text, products, minlength=len(documents))
     return {
-        "global": row_errors(documents.global_, format, global_width)
-        + kernel_error(query.global_, format),
+        "global": row_errors(documents.global_, global_format(format), global_width)
+        + kernel_error(query.global_, global_format(format)),
         "phrase": np.array([units[a:b].max(initial=0) for a, b in of_document])
         + kernel_error(query.units.vectors, format),
         "lexical": sums * (1 + ROUNDING) / lexical.scale(query.lexical),

@@ -18,11 +18,11 @@ SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = {
     "the ground": ["errors", "filters", "types", "texts", "files", "progress", "terminal",
                    "arguments", "installed"],
+    "kernels": ["kernels"],  # plain functions on arrays
     "backbones": ["backbones"],
     "heads": ["heads"],
     "units": ["units"],
     "views": ["views"],
-    "kernels": ["kernels"],
     "sources": ["sources"],
     "storage": ["storage"],
     "search": ["search"],

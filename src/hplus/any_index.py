@@ -40,7 +40,7 @@ from hplus.sources.document import Document
 from hplus.sources.folders import unreadable
 from hplus.storage.catalogue import Settings
 from hplus.storage.check import checked
-from hplus.storage.segment import Format
+from hplus.storage.segment import LARGEST, Format
 from hplus.storage.writer import Divide, Encode, Report
 from hplus.types import Encoded, Search
 from hplus.units.select import Budget, budget_of
@@ -571,7 +571,7 @@ def settings_for(
         )
         check_widths(settings, model.dim, widest, "the model gives")
         mean = model.checkpoint.mean
-        if format == "int8" and mean is not None:
+        if format in LARGEST and mean is not None:
             settings = replace(settings, mean=tuple(mean[: settings.width].tolist()))
         return settings
     if passages is not None:

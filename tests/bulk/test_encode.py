@@ -23,6 +23,7 @@ from hplus.bulk.folder import read_manifest
 from hplus.bulk.job import Job, job_of
 from hplus.sources.document import Document
 from hplus.storage import writer
+from hplus.storage.segment import FORMATS
 from hplus.workers import WorkerEndedError
 from shards import ROWS, index_bytes, new_index, shard_bytes, write_rows
 
@@ -212,7 +213,7 @@ def test_documents_are_divided_into_passages(tmp_path: Path, tiny: HPlus, corpus
             assert [hit.score for hit in found] == pytest.approx([hit.score for hit in wanted])
 
 
-@pytest.mark.parametrize("format", ["int8", "f16", "f32"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_an_index_of_shards_is_the_index_of_the_texts(
     tmp_path: Path,
     tiny: HPlus,

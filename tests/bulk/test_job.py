@@ -146,7 +146,7 @@ def test_a_tree_of_texts_is_a_source_too(tmp_path: Path, tiny: HPlus) -> None:
         ("none.jsonl", {}, "none.jsonl is missing"),
         (None, {"shards": 0}, "expected shards to be a whole number of 1 or more, got 0"),
         (None, {"shards": 10**6}, "expected shards to be a whole number of 1 to 99,999"),
-        (None, {"format": "int4"}, "expected format to be one of int8, f16, f32, got 'int4'"),
+        (None, {"format": "int2"}, "expected format to be one of int4, int8, f16, f32, got 'int2'"),
         (None, {"width": 33}, "expected width to be a whole number of 1 to 32, got 33"),
     ],
 )

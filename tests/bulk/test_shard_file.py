@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brute_force import row_errors
 from builders import assert_same, random_vectors
 from hplus import HPlus, InputError
 from hplus.bulk.documents import Documents
@@ -19,7 +20,7 @@ from hplus.bulk.encode import encode
 from hplus.bulk.job import Job, job_of
 from hplus.bulk.shard_file import read_about, read_shard
 from hplus.errors import HPlusError
-from hplus.storage.segment import FORMATS, Format, dequantise, quantise
+from hplus.storage.segment import FORMATS, Format, dequantise, global_format, quantise
 
 
 @pytest.fixture
@@ -41,21 +42,26 @@ def test_a_shard_holds_its_documents_and_their_encodings(
     parts = [tiny.encode_document([d.text], budget=job.budget, width=16) for d in documents]
     for i, fresh in enumerate(parts):
         kept = found.encoded[i]
-        leeway = {"f32": 1e-6, "f16": 1e-3, "int8": 1e-2}[format]
-        np.testing.assert_allclose(kept.global_, fresh.global_, atol=leeway)
-        np.testing.assert_allclose(kept.units.vectors, fresh.units.vectors, atol=leeway)
+        for mine, wanted, own in (
+            (kept.global_, fresh.global_, global_format(format)),
+            (kept.units.vectors, fresh.units.vectors, format),
+        ):
+            off = np.linalg.norm(mine - wanted, axis=1)
+            assert (off <= row_errors(wanted, own, wanted.shape[1]) + 1e-6).all()
         assert_same(kept.units.spans, fresh.units.spans)
         assert_same(kept.lexical.ids, fresh.lexical.ids)
     assert read_about(tmp_path / job.file(2)) == (job, 2)
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(1e-6, 10))
-def test_what_was_rounded_to_int8_once_stays_the_same(seed: int, scale: float) -> None:
+@given(st.integers(0, 2**32 - 1), st.floats(1e-6, 10), st.sampled_from(["int8", "int4"]))
+def test_what_was_rounded_to_codes_once_stays_the_same(
+    seed: int, scale: float, format: Format
+) -> None:
     """So an index made from shards has the codes of one made from texts."""
     rows = random_vectors(np.random.default_rng(seed), 20, 16) * np.float32(scale)
     rows[3] = 0
-    codes, scales = quantise(rows, "int8")
-    again, their_scales = quantise(dequantise(codes, scales), "int8")
+    codes, scales = quantise(rows, format)
+    again, their_scales = quantise(dequantise(codes, scales), format)
     np.testing.assert_array_equal(codes, again)
     assert scales is not None
     assert their_scales is not None

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hplus.kernels import implementation, maxima, maxsim, reference, weighted_maxsim
+from hplus.kernels import implementation, int4, maxima, maxsim, reference, weighted_maxsim
 from hplus.kernels import threads as threading
+from hplus.kernels.int4 import numbers, packed, split
 from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.types import F32, F64, I64
 
@@ -28,6 +29,8 @@ KERNELS = list(maxsim.KERNELS)
 COMPILED = [name for name in KERNELS if name.startswith("C")]
 compiled = pytest.mark.skipif(not COMPILED, reason="the extension is not compiled here")
 some = settings(deadline=None, max_examples=60)
+# u1: int4, two numbers a byte.
+DTYPES = ["f4", "f2", "i1", "u1"]
 EPSILON = 2.0**-24
 
 
@@ -62,22 +65,22 @@ def bound(case: Case) -> F64:
     """What a kernel and the reference may differ by, f64[n], one bound per document.
 
     f32: a sum of r products errs by r + 4 roundings of the sum of their absolute values, in both.
-    int8: each number of the query is off by at most half a step (maxsim.py).
+    int8 and int4: each number of the query is off by at most half a step (maxsim.py).
     """
     width = case.query.shape[1]
     query = np.abs(case.query).astype(np.float64)
-    rows = np.abs(case.vectors[:, :width].astype(np.float64))
+    rows = np.abs(numbers(case.vectors, width).astype(np.float64))
     if case.scales is not None:
         rows *= np.abs(case.scales.astype(np.float64))[:, None]
     error = 2 * (width + 4) * EPSILON * (query @ rows.T)  # [q, M]
-    if case.vectors.dtype == np.int8:
+    if case.vectors.itemsize == 1:
         steps = query.max(axis=1) / min(32639, (2**31 - 1) // (128 * width))
         error += steps[:, None] / 2 * rows.sum(axis=1)
     if case.mean is not None:
         shares = np.abs(shares_of(case.mean, case.scales, 0, len(rows)).astype(np.float64))
         mean = np.abs(case.mean.vector[:width].astype(np.float64))
         error += 2 * (width + 4) * EPSILON * np.outer(query @ mean, shares)
-        if case.vectors.dtype == np.int8:
+        if case.vectors.itemsize == 1:
             error += np.outer(steps / 2 * mean.sum(), shares)
     weights = np.abs(case.weights.astype(np.float64))
     tiny = 1e-37 * (1 + weights.sum())  # what is lost below the smallest numbers
@@ -104,9 +107,12 @@ def cases(draw: st.DrawFn, dtype: str | None = None) -> Case:
     units, width = draw(st.integers(1, 20)), draw(st.integers(1, 130))
     columns = width + draw(st.sampled_from([0, 0, 1, 7, 32]))
     rows, documents = draw(st.integers(0, 60)), draw(st.integers(0, 30))
-    dtype = dtype or draw(st.sampled_from(["f4", "f2", "i1"]))
+    dtype = dtype or draw(st.sampled_from(DTYPES))
     if dtype == "i1":
         vectors = rng.integers(-127, 128, (rows, columns)).astype(np.int8)
+    elif dtype == "u1":
+        columns += columns % 2  # two numbers share a byte
+        vectors = packed(rng.integers(-8, 8, (rows, columns)).astype(np.int8))
     else:
         sizes = 10.0 ** rng.integers(-6, 1, (rows, 1))  # down to f16's subnormal numbers
         vectors = (rng.standard_normal((rows, columns)) * sizes).astype(dtype)
@@ -137,7 +143,8 @@ def cases(draw: st.DrawFn, dtype: str | None = None) -> Case:
 def example(dtype: str = "f4", *, rows: int = 40, width: int = 24, columns: int = 24) -> Case:
     """A fixed case of five documents."""
     rng = np.random.default_rng(1)
-    vectors = (rng.standard_normal((rows, columns)) * 40).clip(-127, 127).astype(dtype)
+    vectors = (rng.standard_normal((rows, columns)) * 40).clip(-127, 127)
+    vectors = packed((vectors / 16).astype(np.int8)) if dtype == "u1" else vectors.astype(dtype)
     starts = np.array([0, 7, 7, 12, 39])
     return Case(
         query=rng.standard_normal((6, width)).astype(np.float32),
@@ -232,6 +239,21 @@ def test_threads_get_runs_of_about_as_many_rows(
     assert max(runs) - min(runs) <= 4
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@some
+@given(case=cases("u1"))
+def test_int4_scores_as_int8_of_the_same_codes(kernel: str, case: Case) -> None:
+    same = replace(case, vectors=split(case.vectors))
+    np.testing.assert_array_equal(case.scores(kernel), same.scores(kernel))
+
+
+def test_the_example_of_int4() -> None:
+    assert doctest.testmod(int4).failed == 0
+    every = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    np.testing.assert_array_equal(packed(split(every)), every)
+    assert split(np.array([[0xF0]], np.uint8)).tolist() == [[-8, 7]]
+
+
 @compiled
 @some
 @given(case=cases("i1"))
@@ -272,7 +294,7 @@ def test_every_f16_number_is_read_right(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_long_document_and_a_wide_query(kernel: str, dtype: str) -> None:
     case = example(dtype, rows=9000, width=120, columns=130)
     assert_close(replace(case, starts=case.starts * 0, ends=case.ends * 200), kernel)
@@ -281,7 +303,7 @@ def test_a_long_document_and_a_wide_query(kernel: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_maps_views_and_odd_addresses(kernel: str, dtype: str, tmp_path: Path) -> None:
     case = example(dtype)
     expected = case.scores(kernel)
@@ -290,8 +312,8 @@ def test_memory_maps_views_and_odd_addresses(kernel: str, dtype: str, tmp_path: 
     mapped = np.memmap(file, dtype, "r", offset=1, shape=case.vectors.shape)
     np.testing.assert_array_equal(replace(case, vectors=mapped).scores(kernel), expected)
     wide = np.repeat(np.concatenate([case.vectors, case.vectors], axis=1), 2, axis=0)
-    columns = wide[::2, 24:]  # rows apart, and not from the first column
-    np.testing.assert_array_equal(replace(case, vectors=columns).scores(kernel), expected)
+    second = wide[::2, case.vectors.shape[1] :]  # rows apart, and not from the first column
+    np.testing.assert_array_equal(replace(case, vectors=second).scores(kernel), expected)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -310,7 +332,7 @@ def test_small_arguments_need_not_be_contiguous(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_nothing_to_do(kernel: str, dtype: str) -> None:
     case = example(dtype)
     none = np.zeros(0, np.int64)
@@ -326,7 +348,7 @@ def test_nothing_to_do(kernel: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i1"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_none_stay_where_they_are(kernel: str, dtype: str, bad: float) -> None:
     case = example(dtype)
@@ -335,7 +357,7 @@ def test_numbers_that_are_none_stay_where_they_are(kernel: str, dtype: str, bad:
     spoilt = case.scales.copy()
     spoilt[0] = bad
     np.testing.assert_array_equal(replace(case, scales=spoilt).scores(kernel)[1:], expected[1:])
-    if dtype != "i1":
+    if case.vectors.itemsize > 1:
         vectors = case.vectors.copy()
         vectors[0, 3] = bad
         scores = replace(case, vectors=vectors).scores(kernel)
@@ -354,7 +376,7 @@ BAD = {
     "too few weights": ("weights", lambda x: x[:-1]),
     "weights with two axes": ("weights", lambda x: x[:, None]),
     "vectors of i16": ("vectors", lambda x: x.astype(np.int16)),
-    "vectors of u8": ("vectors", lambda x: x.astype(np.uint8)),
+    "vectors of u32": ("vectors", lambda x: x.astype(np.uint32)),
     "vectors in the other byte order": ("vectors", lambda x: x.astype(">f4")),
     "vectors with one axis": ("vectors", lambda x: x[0]),
     "vectors whose columns stand apart": ("vectors", lambda x: np.asfortranarray(x)),

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from hplus.kernels import scan
 from hplus.kernels import threads as threading
+from hplus.kernels.int4 import numbers, packed
 from hplus.kernels.reference import Mean, shares_of
 from hplus.kernels.scan import Wanted, best_documents, longest
 from hplus.types import F32, F64, I64
-from kernels.test_maxsim import COMPILED, KERNELS, Case, cases, compiled, example, some
-
-EVERY = ["f4", "f2", "i1"]
+from kernels.test_maxsim import COMPILED, DTYPES, KERNELS, Case, cases, compiled, example, some
 
 
 def wanted(case: Case, k: int, least: float = -np.inf, base: F64 | None = None) -> Wanted:
@@ -47,7 +46,7 @@ def searches(draw: st.DrawFn) -> tuple[Case, int]:
     """Near documents, some of them twice, under weights of all sizes and signs; with a mean taken
     off their rows, or without."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dtype = draw(st.sampled_from(["f4", "f2", "i1", "i1", "i1"]))
+    dtype = draw(st.sampled_from(["f4", "f2", "i1", "i1", "i1", "u1"]))
     units, width = draw(st.integers(1, 40)), draw(st.sampled_from([1, 3, 16, 63, 64, 70, 128]))
     documents = draw(st.integers(1, 60))
     lengths = rng.integers(0, draw(st.sampled_from([2, 5, 20, 300])), documents)
@@ -66,10 +65,13 @@ def searches(draw: st.DrawFn) -> tuple[Case, int]:
         mean = Mean(
             vector.astype(np.float32), None if shares is None else shares.astype(np.float32)
         )
-    if dtype == "i1":
-        rows, scales = np.rint(127 * rows.clip(-1, 1)), rng.choice([1, 1 / 127, -0.5], offsets[-1])
+    if dtype in ("i1", "u1"):
+        most = 127 if dtype == "i1" else 7
+        rows, scales = np.rint(most * rows.clip(-1, 1)), rng.choice([1, 1 / 127, -0.5], offsets[-1])
         scales[rng.random(offsets[-1]) < 0.05] = 0
         scales = scales.astype(draw(st.sampled_from(["f4", "f2"])))
+    if dtype == "u1":  # two numbers a byte
+        rows = packed(np.pad(rows, ((0, 0), (0, width % 2))).astype(np.int8))
     weights = rng.standard_normal(units) * 10.0 ** rng.integers(-4, 3, units)
     if draw(st.booleans()):
         weights = np.abs(weights)
@@ -206,7 +208,7 @@ def test_many_documents_are_left_early_and_none_wrongly() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_nothing_to_do(kernel: str, dtype: str) -> None:
     case = example(dtype)
     none = np.zeros(0, np.int64)
@@ -219,7 +221,7 @@ def test_nothing_to_do(kernel: str, dtype: str) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("dtype", EVERY)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_none_hide_no_other_document(dtype: str, bad: float) -> None:
     case = example(dtype)
@@ -273,7 +275,7 @@ def test_the_compiled_scan_trusts_nobody() -> None:
 @given(case=cases())
 def test_the_longest_row(case: Case) -> None:
     width = case.query.shape[1]
-    rows = case.vectors[:, :width].astype(np.float64)
+    rows = numbers(case.vectors, width).astype(np.float64)
     if case.scales is not None:
         rows *= case.scales.astype(np.float64)[:, None]
     rest = np.linalg.norm(rows, axis=1).max(initial=0)

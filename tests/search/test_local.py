@@ -137,7 +137,7 @@ def test_scores_of_any_places_of_a_segment(data: st.DataObject, corpus: Corpus) 
     n = len(corpus)
     places = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
     budget = data.draw(st.one_of(st.none(), st.integers(1, 8)))
-    width = data.draw(st.integers(1, corpus.query.units.width))
+    width = data.draw(corpus.widths())
     query = corpus.query.at(width=width)
     expected = fusion.score(
         query,

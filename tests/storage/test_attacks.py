@@ -52,7 +52,7 @@ from hplus.search import local
 from hplus.storage import catalogue, compact, sketches, writer
 from hplus.storage import lists as ivf
 from hplus.storage.disk import Disk
-from hplus.storage.segment import Segment
+from hplus.storage.segment import FORMATS, Segment
 from hplus.storage.segment_file import file_parts, open_segment
 
 CATALOGUE = "catalogue.sqlite"
@@ -594,15 +594,15 @@ def test_offsets_that_overflow_and_come_back(path: Path) -> None:
 
 def test_a_catalogue_from_the_future(path: Path) -> None:
     expected = seen(path)
-    change(path, "PRAGMA user_version = 4")
-    with pytest.raises(InputError, match="has format 4, this hplus reads 1 to 3; update hplus"):
+    change(path, "PRAGMA user_version = 5")
+    with pytest.raises(InputError, match="has format 5, this hplus reads 1 to 4; update hplus"):
         Index.open(path)
     change(path, "PRAGMA user_version = 0")
-    with pytest.raises(InputError, match="has format 0, this hplus reads 1 to 3; index"):
+    with pytest.raises(InputError, match="has format 0, this hplus reads 1 to 4; index"):
         Index.open(path)
     change(path, "PRAGMA user_version = 1")
     with Index.open(path) as index:  # changed by another program while it is open here
-        change(path, "PRAGMA user_version = 4")
+        change(path, "PRAGMA user_version = 5")
         with pytest.raises(InputError, match="update hplus"):
             add(index, "f")
     change(path, "PRAGMA user_version = 1")
@@ -1024,7 +1024,7 @@ def test_a_closed_index_says_so(path: Path) -> None:
 # The same input
 
 
-@pytest.mark.parametrize("format", ["int8", "f16", "f32"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_the_same_input_gives_the_same_bytes(format: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         with Index.create(tmp_path / name, format=format, **SETTINGS) as index:

@@ -28,7 +28,7 @@ from hplus.bulk.shard_file import read_shard
 from hplus.storage import catalogue, writer
 from hplus.storage.catalogue import Settings
 from hplus.storage.create import create
-from hplus.storage.segment import dequantise, quantise
+from hplus.storage.segment import Format, dequantise, quantise
 from hplus.types import F32, Encoded
 from hplus.units.vectors import normalise
 from hplus.views import phrase
@@ -77,18 +77,25 @@ def made(path: Path, mean: F32 | None, **options: Any) -> Index:
 
 
 @some
-@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([0.0, 1e-3, 0.9]))
-def test_what_was_rounded_once_stays_the_same(seed: int, rows: int, length: float) -> None:
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 30),
+    st.sampled_from([0.0, 1e-3, 0.9]),
+    st.sampled_from(["int8", "int4"]),
+)
+def test_what_was_rounded_once_stays_the_same(
+    seed: int, rows: int, length: float, format: Format
+) -> None:
     """So what goes through `Encoded`, a shard or an engine and back has the same codes."""
     random = np.random.default_rng(seed)
     vectors, _ = skewed(random, rows)
     mean = random_vectors(random, 1, WIDTH)[0] * np.float32(length)
     if rows > 2:
         vectors[1], vectors[2] = 0, mean
-    codes, scales = quantise(vectors, "int8", mean)
+    codes, scales = quantise(vectors, format, mean)
     back = dequantise(codes, scales, mean)
     assert scales is not None
-    again, their_scales = quantise(back, "int8", mean)
+    again, their_scales = quantise(back, format, mean)
     np.testing.assert_array_equal(again, codes)
     np.testing.assert_array_equal(their_scales, scales)
     if rows > 2:

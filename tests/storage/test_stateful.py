@@ -56,7 +56,7 @@ SEEDS = st.integers(0, 40)  # few, so that some documents are equal
 METADATA = st.fixed_dictionaries({"n": st.integers(0, 3)})
 DOCUMENTS = st.dictionaries(IDS, st.tuples(SEEDS, METADATA), min_size=1, max_size=4)
 # What a second rounding may move a score by; f32 has none but that of float32.
-LEEWAY = {"f32": 1e-5, "f16": 2e-3, "int8": 0.05}
+LEEWAY = {"f32": 1e-5, "f16": 2e-3, "int8": 0.05, "int4": 0.9}
 
 
 def text(seed: int) -> str:

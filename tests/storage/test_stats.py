@@ -16,7 +16,7 @@ from builders import random_encoded
 from hplus.index import Index
 from hplus.storage import lists as ivf
 from hplus.storage import sketches
-from hplus.storage.segment import FORMATS, Format, Segment
+from hplus.storage.segment import FORMATS, LARGEST, Format, Segment
 from hplus.storage.stats import PARTS
 from hplus.types import Encoded
 from hplus.units.select import Budget
@@ -110,7 +110,7 @@ def test_what_a_smaller_index_would_weigh_is_what_it_weighs(
                 other.compact(budget=budget, width=width)
                 (arrays,) = files(other)
                 weighs = arrays["vectors"].nbytes
-                weighs += arrays["scales"].nbytes if format == "int8" else 0
+                weighs += arrays["scales"].nbytes if format in LARGEST else 0
                 assert size == weighs == other.stats().bytes["units"]
 
 

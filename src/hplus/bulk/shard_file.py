@@ -2,8 +2,8 @@
 
     about           u8, JSON: the job, and the number of the shard
     documents       u8, one line of JSON for each: id, text, metadata
-    global_, vectors  codes in the job's format; with int8 also global_scales and scales
-    mean            f32, if the model has one: what was taken off int8 vectors before
+    global_, vectors  codes in the job's format; with int8 and int4 also global_scales and scales
+    mean            f32, if the model has one: what was taken off vectors before they became codes
     passages, passage_offsets  where documents are divided: start and end, those of each document
     sha256          u8[32], of the file without this array
     all others      as in `encoded_file`
@@ -31,7 +31,7 @@ from hplus.errors import HPlusError, InputError
 from hplus.files import writing
 from hplus.sources.document import Document, parse_json
 from hplus.storage.check import checked
-from hplus.storage.segment import F16, Array, Format, dequantise, quantise
+from hplus.storage.segment import F16, LARGEST, Array, Format, dequantise, global_format, quantise
 from hplus.storage.segment_file import file_parts
 from hplus.types import F32, I64, Encoded, Span, concatenate, offsets_of
 
@@ -64,7 +64,7 @@ class Stored:
 
 def stored(encoded: Encoded, format: Format, mean: F32 | None = None) -> Stored:
     """An encoding as a shard keeps it: a quarter of the memory in int8."""
-    global_, global_scales = quantise(encoded.global_, format)
+    global_, global_scales = quantise(encoded.global_, global_format(format))
     vectors, scales = quantise(encoded.units.vectors, format, mean)
     codes = replace(encoded, global_=global_, units=replace(encoded.units, vectors=vectors))
     return Stored(codes, global_scales, scales)
@@ -82,7 +82,7 @@ def write_shard(
     """The file of a shard, whose encodings come in parts, one after another; mean: what was taken
     off their vectors."""
     arrays = arrays_of(concatenate([part.codes for part in parts]))
-    if job.format == "int8":
+    if job.format in LARGEST:
         arrays["global_scales"] = np.concatenate([part.global_scales for part in parts])
         arrays["scales"] = np.concatenate([part.scales for part in parts])
         if mean is not None:

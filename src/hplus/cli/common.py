@@ -81,6 +81,7 @@ OnError = Annotated[
 class FormatOption(StrEnum):
     """How vectors are stored."""
 
+    int4 = "int4"
     int8 = "int8"
     f16 = "f16"
     f32 = "f32"
@@ -88,7 +89,11 @@ class FormatOption(StrEnum):
 
 Format = Annotated[
     FormatOption | None,
-    typer.Option("--format", help="How vectors are stored; int8 by default."),
+    typer.Option(
+        "--format",
+        help="How vectors are stored, int8 by default; int4 halves those of units and is searched "
+        "at its whole width.",
+    ),
 ]
 
 

@@ -49,40 +49,51 @@ typedef struct {
     int64_t later_at, later_end; /* and the rows of it to come */
 } Reader;
 
+/* Two codes a byte. */
+static int is_int4(const Py_buffer *vectors)
+{
+    return vectors->itemsize == 1 && strchr(vectors->format, 'B') != NULL;
+}
+
+static Py_ssize_t columns_of(const Py_buffer *vectors)
+{
+    return vectors->shape[1] * (is_int4(vectors) ? 2 : 1);
+}
+
 static Layout layout_of(const Py_buffer *vectors, Py_ssize_t width, int most)
 {
-    const int int8 = vectors->itemsize == 1, f16 = vectors->itemsize == 2;
+    const int int8 = vectors->itemsize == 1, f16 = vectors->itemsize == 2, int4 = is_int4(vectors);
     const int use = most < level ? most : level;
     const int aligned = ((uintptr_t)vectors->buf | (uintptr_t)vectors->strides[0]) % 4 == 0;
     Layout layout = {.int8 = int8, .width = width, .number = int8 ? 2 : 4};
     Py_ssize_t chunk = int8 ? CODES : LANES;
     layout.apart = int8 && use == PORTABLE;
     layout.block = int8 ? block_int8 : block_f32;
-    layout.pack = int8 ? widen_int8 : f16 ? widen_f16 : copy_f32;
+    layout.pack = int4 ? widen_int4 : int8 ? widen_int8 : f16 ? widen_f16 : copy_f32;
     layout.halves = halves;
 #ifdef WITH_X86
     if (use >= WITH_256) {
         layout.block = int8 ? block_int8_avx2 : block_f32_avx2;
-        layout.pack = int8 ? copy_rows : f16 ? widen_f16_avx2 : copy_f32;
+        layout.pack = int4 ? split_int4_avx2 : int8 ? copy_rows : f16 ? widen_f16_avx2 : copy_f32;
         layout.halves = halves_avx2;
         layout.number = int8 ? 1 : 4;
     }
     if (int8 && use == WITH_512) {
         layout.vnni = 1, chunk = REGISTER;
-        layout.block = block_vnni, layout.pack = shift_int8;
+        layout.block = block_vnni, layout.pack = int4 ? shift_int4 : shift_int8;
     }
 #endif
 #ifdef WITH_ARM
     if (int8 && use == WITH_DOT) {
         layout.dot = 1, layout.number = 1;
-        layout.block = block_dot, layout.pack = copy_rows;
+        layout.block = block_dot, layout.pack = int4 ? split_int4 : copy_rows;
     }
     const int bytes_as_they_lie = layout.dot, unaligned = 0;
 #else
     const int bytes_as_they_lie = use == WITH_256, unaligned = use > PORTABLE;
 #endif
     layout.columns = (width + chunk - 1) / chunk * chunk;
-    const int as_they_lie = int8 ? bytes_as_they_lie : !f16 && (aligned || unaligned);
+    const int as_they_lie = int4 ? 0 : int8 ? bytes_as_they_lie : !f16 && (aligned || unaligned);
     if (as_they_lie && layout.columns == width)
         layout.pack = NULL;
     return layout;
@@ -572,14 +583,14 @@ static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
     const char *f32 = "a contiguous f32 vector", *i64 = "a contiguous i64 vector";
     if (look(a[QUERY], v + QUERY, "query", "a contiguous f32 matrix", 2, "f!", 0) < 0 ||
         (weighted && look(a[WEIGHTS], v + WEIGHTS, "weights", f32, 1, "f!", 0) < 0) ||
-        look(a[VECTORS], v + VECTORS, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
+        look(a[VECTORS], v + VECTORS, "vectors", "f32, f16, int8 or int4 rows", 2, "febB", 0) < 0 ||
         (scaled && look(a[SCALES], v + SCALES, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
         look(a[STARTS], v + STARTS, "starts", i64, 1, "lq", 0) < 0 ||
         look(a[ENDS], v + ENDS, "ends", i64, 1, "lq", 0) < 0 ||
         (centred && look(a[MEAN], v + MEAN, "mean", f32, 1, "f!", 0) < 0) ||
         (shared && look(a[SHARES], v + SHARES, "shares", f32, 1, "f", 0) < 0))
         return -1;
-    const Py_ssize_t width = v[QUERY].shape[1], columns = v[VECTORS].shape[1];
+    const Py_ssize_t width = v[QUERY].shape[1], columns = columns_of(v + VECTORS);
     const Py_ssize_t rows = v[VECTORS].shape[0], count = v[STARTS].shape[0];
     if (width > columns || width > MAX_WIDTH)
         PyErr_Format(PyExc_ValueError, "query of %zd columns, vectors of %zd", width, columns);
@@ -599,7 +610,8 @@ static int look_at(PyObject **a, Py_buffer *v, Documents *documents)
         *documents = (Documents){
             .vectors = v[VECTORS].buf, .scales = v[SCALES].buf, .starts = v[STARTS].buf,
             .ends = v[ENDS].buf, .rows = rows, .stride = v[VECTORS].strides[0],
-            .bytes = width * v[VECTORS].itemsize, .count = count,
+            .bytes = is_int4(v + VECTORS) ? (width + 1) / 2 : width * v[VECTORS].itemsize,
+            .count = count,
             .scale_kind = !scaled ? 0 : v[SCALES].itemsize == 2 ? 'e' : 'f',
             .mean = v[MEAN].buf, .shares = v[SHARES].buf};
         return 0;
@@ -822,22 +834,27 @@ static PyObject *longest(PyObject *module, PyObject *args)
     PyObject *vectors, *scales, *centre, *parts, *result = NULL;
     Py_buffer v = {0}, s = {0}, m = {0}, p = {0};
     Py_ssize_t width;
+    char *split = NULL; /* a row of int4 as int8 */
     double mean_square = 0;
     Lengths most = {0, 0};
     if (!PyArg_ParseTuple(args, "OOnOO", &vectors, &scales, &width, &centre, &parts))
         return NULL;
     const char *f32 = "a contiguous f32 vector";
-    if (look(vectors, &v, "vectors", "f32, f16 or int8 rows", 2, "feb", 0) < 0 ||
+    if (look(vectors, &v, "vectors", "f32, f16, int8 or int4 rows", 2, "febB", 0) < 0 ||
         (scales != Py_None && look(scales, &s, "scales", "f32 or f16", 1, "fe", 0) < 0) ||
         (centre != Py_None && look(centre, &m, "mean", f32, 1, "f!", 0) < 0) ||
         (parts != Py_None && look(parts, &p, "shares", f32, 1, "f!", 0) < 0))
         goto done;
-    if (width < 0 || width > v.shape[1] || (s.obj && s.shape[0] != v.shape[0]) ||
+    if (width < 0 || width > columns_of(&v) || (s.obj && s.shape[0] != v.shape[0]) ||
         (m.obj && m.shape[0] < width) || (p.obj && p.shape[0] != v.shape[0])) {
         PyErr_Format(PyExc_ValueError, "%zd of %zd columns, %zd rows, %zd scales, a mean of %zd, "
-                     "%zd shares", width, v.shape[1], v.shape[0],
+                     "%zd shares", width, columns_of(&v), v.shape[0],
                      s.obj ? s.shape[0] : v.shape[0], m.obj ? m.shape[0] : width,
                      p.obj ? p.shape[0] : v.shape[0]);
+        goto done;
+    }
+    if (is_int4(&v) && !(split = PyMem_RawMalloc((size_t)width + 1))) {
+        PyErr_NoMemory();
         goto done;
     }
     const float *mean = m.buf, *shares = p.buf;
@@ -847,6 +864,10 @@ static PyObject *longest(PyObject *module, PyObject *args)
     for (Py_ssize_t u = 0; u < v.shape[0]; u++) {
         const char *row = (const char *)v.buf + u * v.strides[0];
         double square = 0, met = 0; /* met: the product with the mean */
+        if (split) {
+            split_int4(split, 0, row, 0, 1, width);
+            row = split;
+        }
         if (v.itemsize == 1) {
             int64_t sum = 0;
             for (Py_ssize_t first = 0; first < width; first += 4096) {
@@ -884,6 +905,7 @@ static PyObject *longest(PyObject *module, PyObject *args)
     Py_END_ALLOW_THREADS
     result = Py_BuildValue("dd", sqrt(most.whole), sqrt(most.rest));
 done:
+    PyMem_RawFree(split);
     PyBuffer_Release(&v);
     PyBuffer_Release(&s);
     PyBuffer_Release(&m);

@@ -1,14 +1,14 @@
 """Ragged importance-weighted MaxSim: the kernel of the phrase view (eq:phrase_score).
 
-One function, chosen once at import: C with AVX-512 VNNI (int8 alone; other formats as AVX2), with
-AVX2, with ARM's dot product (int8 alone; other formats portable), portable C, and numpy where
-nothing could be compiled. HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower one. All are
-tested against reference.py; ARM's, under an emulator, against portable C.
+One function, chosen once at import: C with AVX-512 VNNI (int8 and int4 alone; other formats as
+AVX2), with AVX2, with ARM's dot product (int8 and int4 alone; other formats portable), portable C,
+and numpy where nothing could be compiled. HPLUS_KERNELS=AVX2, =portable or =numpy forces a slower
+one. All are tested against reference.py; ARM's, under an emulator, against portable C.
 
 In each of them a document's score does not depend, to the last bit, on the other documents or on
-the number of threads. Between them scores differ by rounding; for int8 vectors the compiled ones
-also turn each unit of the query into 16-bit codes, whose step is the unit's largest number / L,
-L = min(32639, floor((2^31 - 1) / (128 r))), so that
+the number of threads. Between them scores differ by rounding; for int8 and int4 vectors the
+compiled ones also turn each unit of the query into 16-bit codes, whose step is the unit's largest
+number / L, L = min(32639, floor((2^31 - 1) / (128 r))), so that
 
     |error| <= sum_i |weights[i]| * step_i / 2 * max_u |scales[u]| * sum_k |vectors[u, k]|.
 
@@ -24,6 +24,7 @@ from types import ModuleType
 import numpy as np
 
 from hplus.kernels import numpy_
+from hplus.kernels.int4 import columns as columns_of
 from hplus.kernels.reference import Mean, Rows, Scales
 from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, I64
@@ -56,11 +57,11 @@ def weighted_maxsim(
     over the document's rows u of scales[u] * <query[i], vectors[u, :r]>, plus shares[u] *
     <query[i], mean[:r]> if a mean was taken off them; 0 without rows.
 
-    query f32[q, r], weights f32[q]; vectors f32, f16 or int8 [M, R], R >= r, with contiguous rows,
-    also a read-only memory map; scales f32 or f16 [M], or None for 1; document j has the rows
-    starts[j]:ends[j] (i64), in any order, and any rows may occur more than once. Up to `threads`
-    threads share the documents if there is enough to do. `kernel` is one of KERNELS, by default
-    `implementation()`.
+    query f32[q, r], weights f32[q]; vectors f32, f16 or int8 [M, R] or u8 [M, R / 2] (codes of four
+    bits, `int4`), R >= r, with contiguous rows, also a read-only memory map; scales f32 or f16 [M],
+    or None for 1; document j has the rows starts[j]:ends[j] (i64), in any order, and any rows may
+    occur more than once. Up to `threads` threads share the documents if there is enough to do.
+    `kernel` is one of KERNELS, by default `implementation()`.
 
     >>> vectors = np.eye(3, dtype=np.float32)
     >>> query, weights = vectors[:2], np.array([2, 1], np.float32)
@@ -128,18 +129,18 @@ def _check(
     _is(query, "query", "an f32 matrix", 2, "f4")
     if weights is not None:
         _is(weights, "weights", "an f32 vector", 1, "f4")
-    _is(vectors, "vectors", "an f32, f16 or int8 matrix", 2, "f4", "f2", "i1")
+    _is(vectors, "vectors", "an f32, f16, int8 or int4 matrix", 2, "f4", "f2", "i1", "u1")
     if scales is not None:
         _is(scales, "scales", "an f32 or f16 vector or None", 1, "f4", "f2")
     _is(starts, "starts", "an i64 vector", 1, "i8")
     _is(ends, "ends", "an i64 vector", 1, "i8")
-    (units, width), (rows, columns) = query.shape, vectors.shape
+    (units, width), rows, columns = query.shape, len(vectors), columns_of(vectors)
     if width > min(columns, MAX_WIDTH):
         raise ValueError(
             f"query has {width} columns, vectors have {columns}; a query may have as many as "
             f"the vectors and at most {MAX_WIDTH}"
         )
-    if vectors.size and columns > 1 and vectors.strides[1] != vectors.itemsize:
+    if vectors.size and vectors.shape[1] > 1 and vectors.strides[1] != vectors.itemsize:
         raise ValueError("the rows of vectors must be contiguous; use np.ascontiguousarray")
     if weights is not None and len(weights) != units:
         raise ValueError(f"query has {units} units, but there are {len(weights)} weights")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hplus.kernels.int4 import numbers
 from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.types import F32, I64, offsets_of
 
@@ -29,7 +30,7 @@ def weighted_maxsim(
     own."""
     units, width = query.shape
     block = max(1, _BLOCK // max(units, width, 1))  # rows
-    vectors = np.asarray(vectors)[:, :width]  # slices of a memmap are slow
+    vectors = np.asarray(vectors)  # slices of a memmap are slow
     products = np.empty((units, block), np.float32)
     best = np.zeros((units, len(starts)), np.float32)
     best[:, ends > starts] = -np.inf
@@ -55,7 +56,7 @@ def weighted_maxsim(
                 if filled + b - a > block:
                     take_maxima()
                     held, filled = [], 0
-                rows = vectors[a:b].astype(np.float32, copy=False)
+                rows = numbers(vectors[a:b], width)
                 np.matmul(query, rows.T, out=products[:, filled : filled + b - a])
                 held.append((document, a, b))
                 filled += b - a

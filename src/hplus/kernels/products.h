@@ -16,6 +16,9 @@
    or two units has more lanes for each). ARM's dot product multiplies signed bytes with signed ones:
    rows stay as they lie, and a code is two digits as well.
 
+   Rows of int4 have two codes a byte, 8 more than they stand for, that of an even column in the low
+   four bits. Packing a row makes int8 of them; from there on they are int8.
+
    Rows may be what is left of vectors without a mean: then the product of a unit with the mean,
    times the share that a row has of it, is added to the row's own product, in one rounding. */
 
@@ -114,6 +117,29 @@ static void widen_int8(char *to, Py_ssize_t row, const char *from, Py_ssize_t st
     for (; count--; to += row, from += stride)
         for (Py_ssize_t k = 0; k < width; k++)
             ((int16_t *)to)[k] = (signed char)from[k];
+}
+
+/* Code k of a row of int4. */
+static inline int code_at(const char *row, Py_ssize_t k)
+{
+    return (((unsigned char)row[k / 2] >> k % 2 * 4) & 15) - 8;
+}
+
+static void widen_int4(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                       Py_ssize_t count, Py_ssize_t width)
+{
+    for (; count--; to += row, from += stride)
+        for (Py_ssize_t k = 0; k < width; k++)
+            ((int16_t *)to)[k] = (int16_t)code_at(from, k);
+}
+
+/* To int8. */
+static void split_int4(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                       Py_ssize_t count, Py_ssize_t width)
+{
+    for (; count--; to += row, from += stride)
+        for (Py_ssize_t k = 0; k < width; k++)
+            to[k] = (char)(signed char)code_at(from, k);
 }
 
 static inline Py_ssize_t units_of(const Plan *plan, Py_ssize_t stage)
@@ -279,6 +305,43 @@ AVX512 static void shift_int8(char *to, Py_ssize_t row, const char *from, Py_ssi
             const __m512i codes = _mm512_maskz_loadu_epi8(rest, from + whole);
             _mm512_store_si512(to + whole, _mm512_xor_si512(codes, sign));
         }
+    }
+}
+
+/* int4 to int8: a byte becomes 16 bits, whose halves get one code each. */
+AVX2 static void split_int4_avx2(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                                 Py_ssize_t count, Py_ssize_t width)
+{
+    const __m256i low = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    const Py_ssize_t whole = width / 32 * 32;
+    for (; count--; to += row, from += stride) {
+        for (Py_ssize_t k = 0; k < whole; k += 32) {
+            const __m128i bytes = _mm_loadu_si128((const __m128i *)(from + k / 2));
+            const __m256i pairs = _mm256_cvtepu8_epi16(bytes);
+            const __m256i codes = _mm256_or_si256(pairs, _mm256_slli_epi16(pairs, 4));
+            const __m256i split = _mm256_sub_epi8(_mm256_and_si256(codes, low), eight);
+            _mm256_storeu_si256((__m256i *)(to + k), split);
+        }
+        for (Py_ssize_t k = whole; k < width; k++)
+            to[k] = (char)(signed char)code_at(from, k);
+    }
+}
+
+/* The same, as VNNI wants them. */
+AVX512 static void shift_int4(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
+                              Py_ssize_t count, Py_ssize_t width)
+{
+    const __m512i low = _mm512_set1_epi8(15), more = _mm512_set1_epi8(128 - 8);
+    const Py_ssize_t whole = width / REGISTER * REGISTER;
+    for (; count--; to += row, from += stride) {
+        for (Py_ssize_t k = 0; k < whole; k += REGISTER) {
+            const __m256i bytes = _mm256_loadu_si256((const __m256i *)(from + k / 2));
+            const __m512i pairs = _mm512_cvtepu8_epi16(bytes);
+            const __m512i codes = _mm512_or_si512(pairs, _mm512_slli_epi16(pairs, 4));
+            _mm512_store_si512(to + k, _mm512_add_epi8(_mm512_and_si512(codes, low), more));
+        }
+        for (Py_ssize_t k = whole; k < width; k++)
+            to[k] = (char)(code_at(from, k) + 128);
     }
 }
 

@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hplus.kernels.int4 import numbers
 from hplus.types import F32, I64
 
-Rows = npt.NDArray[np.float32 | np.float16 | np.int8]
+# u8: codes of four bits, two a byte (int4.py).
+Rows = npt.NDArray[np.float32 | np.float16 | np.int8 | np.uint8]
 Scales = npt.NDArray[np.float32 | np.float16]
 
 
@@ -51,12 +53,12 @@ def maxima(
     for document, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if start == end:
             continue
-        units = vectors[start:end, : query.shape[1]].astype(np.float32)
+        units = numbers(vectors[start:end], query.shape[1])
         if scales is not None:
-            units *= scales[start:end, None]
+            units = units * scales[start:end, None]
         if mean is not None:
             shares = shares_of(mean, scales, start, end)
-            units += shares[:, None] * mean.vector[: query.shape[1]]
+            units = units + shares[:, None] * mean.vector[: query.shape[1]]
         best[document] = (query @ units.T).max(axis=1)
     return best
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hplus.kernels import maxsim
+from hplus.kernels.int4 import numbers
 from hplus.kernels.reference import Mean, Rows, Scales, shares_of
 from hplus.kernels.threads import each_of, shares
 from hplus.types import F32, F64, I64
@@ -110,7 +111,7 @@ def best_documents(
 
     # Bytes are multiplied, and most documents left, some eight times as fast as floats: on 5,000
     # documents of 16 vectors a second thread costs more than it saves.
-    each = query_vectors.size // (8 if vectors.dtype == np.int8 else 1)
+    each = query_vectors.size // (8 if vectors.itemsize == 1 else 1)
     parts = each_of(run, shares(starts, ends, threads, each))
     if len(parts) == 1:
         return parts[0]
@@ -143,13 +144,13 @@ def longest(
         return found
     whole = rest = 0.0
     for first in range(0, len(vectors), 65_536):
-        rows = vectors[first : first + 65_536, :width].astype(np.float32)
+        rows = numbers(vectors[first : first + 65_536], width)
         if scales is not None:
-            rows *= scales[first : first + 65_536, None]
+            rows = rows * scales[first : first + 65_536, None]
         rest = max(rest, _longest(rows))
         if mean is not None:
             shares = shares_of(mean, scales, first, first + len(rows))
-            rows += shares[:, None] * mean.vector[:width]
+            rows = rows + shares[:, None] * mean.vector[:width]
         whole = max(whole, _longest(rows))
     return whole, rest
 

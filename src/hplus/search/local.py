@@ -15,9 +15,10 @@ from weakref import ref
 
 import numpy as np
 
-from hplus.errors import IndexDamagedError
+from hplus.errors import BudgetError, IndexDamagedError
 from hplus.filters.ast import Filter
 from hplus.kernels import Mean, Wanted, add_lists, best_documents, weighted_maxsim
+from hplus.kernels.int4 import columns
 from hplus.kernels.products import products
 from hplus.kernels.reference import Rows as Vectors
 from hplus.kernels.reference import Scales
@@ -25,7 +26,7 @@ from hplus.search.engine import Candidates, best
 from hplus.search.met import Met
 from hplus.storage import lists, sketches
 from hplus.storage.catalogue import DocumentRow, Settings
-from hplus.storage.segment import Segment, first_places, read
+from hplus.storage.segment import LARGEST, Segment, first_places, read, to_meet
 from hplus.storage.snapshot import Snapshot
 from hplus.types import F32, F64, I32, I64, Encoded, Lexical, Units, concatenate
 from hplus.views import fusion, lexical, phrase
@@ -127,7 +128,7 @@ class LocalBranches:
         branches = {"global": self._global, "phrase": self._phrase, "lexical": self._lexical}
         passages, path = branches[view](k)
         # Codes of whole vectors are scored faster than a scan can leave them.
-        if view == "phrase" or (view == "global" and self.engine.settings.format != "int8"):
+        if view == "phrase" or (view == "global" and self.engine.settings.format not in LARGEST):
             # Lists and sketches choose for one query.
             shared = self._together() if path == "exact" else [self]
             passages = self._leading(view, passages, k, shared)
@@ -360,7 +361,9 @@ def scan(
         wanted = [
             Wanted(own.query.global_, ONE, k, low, base)
             if view == "global"
-            else Wanted(own.query.units.vectors, own.query.units.weights, k, low, base)
+            else Wanted(
+                to_meet(own.query.units.vectors, rows[0]), own.query.units.weights, k, low, base
+            )
             for own, low, base in zip(branches, least, own_bases, strict=True)
         ]
         longest = segment.longest(view, width)
@@ -409,7 +412,8 @@ def phrase_scores(
 ) -> F32:
     """Raw S_P (eq:phrase_score) of documents of a segment, under a budget at query time."""
     rows = phrase_rows(segment, query.width, places, budget)
-    return weighted_maxsim(query.vectors, query.weights, *rows, threads=threads)
+    vectors = to_meet(query.vectors, rows[0])
+    return weighted_maxsim(vectors, query.weights, *rows, threads=threads)
 
 
 def global_rows(segment: Segment, places: I64) -> Rows:
@@ -419,6 +423,12 @@ def global_rows(segment: Segment, places: I64) -> Rows:
 
 def phrase_rows(segment: Segment, width: int, places: I64, budget: int | None) -> Rows:
     """The same for the phrase view at a width."""
+    whole = columns(segment.vectors)
+    if segment.vectors.dtype == np.uint8 and width != whole:
+        raise BudgetError(
+            f"width {width} requested, but int4 vectors are searched at their whole width, "
+            f"{whole}; `hplus compact --width {width}` makes a narrower index"
+        )
     starts, ends = segment.offsets[:-1], segment.offsets[1:]
     if len(places) < len(segment):  # places are distinct and ascending: else it is all of them
         starts, ends = starts[places], ends[places]

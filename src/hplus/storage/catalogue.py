@@ -20,7 +20,7 @@ import numpy as np
 from hplus.arguments import whole
 from hplus.errors import BudgetError, IndexDamagedError, InputError
 from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
-from hplus.storage.segment import FORMATS, Format
+from hplus.storage.segment import FORMATS, LARGEST, Format
 from hplus.types import F32, Span
 from hplus.units.select import Budget
 from hplus.views.fusion import check_alphas
@@ -30,7 +30,9 @@ VERSION = 1
 WITH_PASSAGES = 2
 # Of an index whose int8 codes are of what vectors are without a mean; passages or not.
 WITH_MEAN = 3
-VERSIONS = (VERSION, WITH_PASSAGES, WITH_MEAN)
+# Of an index whose unit vectors are int4; with or without the others.
+WITH_INT4 = 4
+VERSIONS = (VERSION, WITH_PASSAGES, WITH_MEAN, WITH_INT4)
 # "h+ix": so that no other SQLite file is taken for ours.
 APPLICATION = 0x682B6978
 # Parameters of one statement; SQLite allows 32,766.
@@ -65,7 +67,7 @@ class Settings:
     The fingerprint identifies the model; `model` is its name, by which it is found again: a
     built-in name, a hub id or the name of a checkpoint folder (in older indexes: its path); None if
     the encodings were made elsewhere. passages: the most tokens of a passage; None if documents are
-    not divided. mean: what is taken off the vectors of units before they become int8 codes, `width`
+    not divided. mean: what is taken off the vectors of units before they become codes, `width`
     numbers that belong to the model; None if nothing is.
     """
 
@@ -85,6 +87,8 @@ class Settings:
         for name in ("global_width", "width"):
             value = whole(name, getattr(self, name), 1, BudgetError)
             object.__setattr__(self, name, value)  # frozen for everyone else
+        if self.format == "int4" and self.width % 2:
+            raise BudgetError(f"int4 keeps two numbers a byte, so width {self.width} must be even")
         if self.passages is not None:
             tokens = whole("passages", self.passages)
             object.__setattr__(self, "passages", tokens)
@@ -102,6 +106,8 @@ class Settings:
     @property
     def version(self) -> int:
         """The format of an index of these settings: the lowest that can tell them."""
+        if self.format == "int4":
+            return WITH_INT4
         if self.mean is not None:
             return WITH_MEAN
         return VERSION if self.passages is None else WITH_PASSAGES
@@ -111,10 +117,10 @@ def _checked_mean(mean: Sequence[float], format: Format, width: int) -> tuple[fl
     """Numbers of float32, as many as the vectors have columns."""
     with np.errstate(over="ignore"):  # what overflows is refused as infinite
         found = np.array(mean, np.float32)
-    if format != "int8" or found.shape != (width,) or not np.isfinite(found).all():
+    if format not in LARGEST or found.shape != (width,) or not np.isfinite(found).all():
         raise InputError(
-            f"expected a mean of {width} finite numbers for int8, got one of shape {found.shape} "
-            f"for {format}"
+            f"expected a mean of {width} finite numbers for int8 or int4, got one of shape "
+            f"{found.shape} for {format}"
         )
     return tuple(found.tolist())
 
@@ -212,8 +218,7 @@ def read_settings(connection: sqlite3.Connection, path: Path) -> tuple[Settings,
         settings = Settings(**rows)
         ((version,),) = select(connection, "PRAGMA user_version")
         if version != settings.version:
-            kept = [name for name in ("passages", "mean") if getattr(settings, name) is not None]
-            raise ValueError(f"format {version} with {' and '.join(kept) or 'neither'}")
+            raise ValueError(f"format {version}, but they are those of {settings.version}")
         return settings, generation
     except _NOT_OURS as error:
         raise IndexDamagedError(f"{path} has damaged settings: {error}") from None

@@ -108,7 +108,7 @@ def merge(kept: Sequence[Kept]) -> dict[str, Array | Stream]:
         if owner:
             arrays[owner] = offsets
         for name in names:
-            if getattr(kept[0].segment, name) is not None:  # scales are for int8 alone
+            if getattr(kept[0].segment, name) is not None:  # scales are for codes alone
                 arrays[name] = _rows(kept, name, owner, int(offsets[-1]))
     return arrays | _lexical(kept)
 

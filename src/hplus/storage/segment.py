@@ -1,6 +1,7 @@
 """A segment: the three views of some documents as plain arrays in one safetensors file.
 
 Written once, never changed. Vectors are int8 with one float16 scale per row, float16 or float32;
+those of units may be int4, two numbers a byte (`kernels.int4`), beside global vectors in int8;
 the lexical view is stored inverted, token id -> documents, so that a query reads only the lists of
 its own tokens. Counts and offsets in texts take the smallest type that holds them.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +18,8 @@ import numpy.typing as npt
 
 from hplus.errors import IndexDamagedError
 from hplus.kernels import Mean, longest
+from hplus.kernels.int4 import columns, packed, split
+from hplus.storage.spread import gathered, spread
 from hplus.types import (
     F32,
     I32,
@@ -29,44 +33,67 @@ from hplus.types import (
     rows_of,
 )
 
-Format = Literal["int8", "f16", "f32"]
+Format = Literal["int4", "int8", "f16", "f32"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 # Bytes of one number of a vector, and of the scale of one vector.
-BYTES: dict[str, float] = {"f32": 4.0, "f16": 2.0, "int8": 1.0}
-SCALE: dict[str, float] = {"f32": 0.0, "f16": 0.0, "int8": 2.0}
+BYTES: dict[str, float] = {"f32": 4.0, "f16": 2.0, "int8": 1.0, "int4": 0.5}
+SCALE: dict[str, float] = {"f32": 0.0, "f16": 0.0, "int8": 2.0, "int4": 2.0}
+# The largest code of the formats whose numbers are codes.
+LARGEST: dict[str, int] = {"int8": 127, "int4": 7}
 
 Array = npt.NDArray[Any]
 F16 = npt.NDArray[np.float16]
 
 
 def quantise(vectors: F32, format: Format, mean: F32 | None = None) -> tuple[Array, F16 | None]:
-    """Rows in the stored format, and the scale of each row for int8.
+    """Rows in the stored format, and the scale of each row for int8 and int4.
 
-    int8 is symmetric: the largest number of a row gets the code 127 or -127. With a mean, the codes
-    are of what a row is without it, which is shorter, so that they are finer; a row of zeros then
-    has the scale 0, by which it is known.
+    Codes are symmetric: the largest number of a row gets the largest code (127 or 7) or its
+    negative. With a mean, the codes are of what a row is without it, which is shorter, so that they
+    are finer; a row of zeros then has the scale 0, by which it is known. int4 codes are of rows
+    that are spread over their columns, and their scale keeps a row's length, which such coarse
+    steps would change by a hundredth or two.
     """
-    if format != "int8":
+    if format not in LARGEST:
         return vectors.astype(np.float16 if format == "f16" else np.float32), None
+    most = LARGEST[format]
     rest = vectors if mean is None else vectors - mean
+    if format == "int4":
+        rest = spread(rest)
     largest = np.abs(rest).max(axis=1, initial=0)
     # At least the smallest normal float16, so that a row of zeros is not divided by zero.
-    scales = np.maximum(largest / 127, np.float32(6.2e-5)).astype(np.float16)
-    codes = np.clip(np.rint(rest / scales.astype(np.float32)[:, None]), -127, 127).astype(np.int8)
+    scales = np.maximum(largest / most, np.float32(6.2e-5)).astype(np.float16)
+    codes = np.clip(np.rint(rest / scales.astype(np.float32)[:, None]), -most, most).astype(np.int8)
+    if format == "int4":
+        lengths, steps = (np.linalg.norm(rows, axis=1) for rows in (rest, codes.astype(np.float32)))
+        scales = np.where(steps > 0, lengths / np.maximum(steps, 1), scales).astype(np.float16)
     if mean is not None:
         zero = ~vectors.any(axis=1)
         codes[zero], scales[zero] = 0, 0
-    return codes, scales
+    return packed(codes) if format == "int4" else codes, scales
 
 
 def dequantise(codes: Array, scales: F16 | None, mean: F32 | None = None) -> F32:
     """The vectors that stored rows represent; mean: what was taken off them."""
-    vectors: F32 = codes.astype(np.float32)
+    vectors: F32 = (split(codes) if codes.dtype == np.uint8 else codes).astype(np.float32)
     if scales is not None:
         vectors *= scales.astype(np.float32)[:, None]
+        if codes.dtype == np.uint8:
+            vectors = gathered(vectors)
         if mean is not None:
             vectors[scales != 0] += mean
     return vectors
+
+
+def global_format(format: Format) -> Format:
+    """How an index of a format keeps its global vectors: there is one a document, so that fewer
+    bits would save little."""
+    return "int8" if format == "int4" else format
+
+
+def to_meet(vectors: F32, rows: Array) -> F32:
+    """Vectors as the kernels compare them with stored rows: spread where the rows are."""
+    return spread(vectors) if rows.dtype == np.uint8 else vectors
 
 
 def as_float16(weights: F32) -> F16:
@@ -154,9 +181,10 @@ class Segment:
     def scales_at(self, width: int) -> F16 | F32 | None:
         """The factor for a row's product with a query of this width, computed once per width.
 
-        A prefix of a vector is renormalised, hence divided by its own length.
+        A prefix of a vector is renormalised, hence divided by its own length. Rows of int4 have no
+        prefixes.
         """
-        if width == self.vectors.shape[1]:
+        if width == columns(self.vectors):
             return self.scales
         if width not in self.scales_of_width:
             scales = self._inverse_norms(width)
@@ -168,10 +196,15 @@ class Segment:
     def mean_at(self, width: int) -> Mean | None:
         """What is to be added to a row's product with a query of this width, if a mean was taken
         off; a prefix has as much more of it as it is renormalised."""
-        if self.mean is None:
+        if self.met_mean is None:
             return None
-        whole = width == self.vectors.shape[1]
-        return Mean(self.mean, None if whole else self._inverse_norms(width))
+        whole = width == columns(self.vectors)
+        return Mean(self.met_mean, None if whole else self._inverse_norms(width))
+
+    @cached_property
+    def met_mean(self) -> F32 | None:
+        """The mean as the kernels add it to stored rows."""
+        return None if self.mean is None else to_meet(self.mean, self.vectors)
 
     def _inverse_norms(self, width: int) -> F32:
         if width not in self.inverse_norms:
@@ -231,11 +264,11 @@ class SegmentBuilder:
         if passages is not None:
             part["passage_starts"] = smallest(passages[:, 0])
             part["passage_lengths"] = smallest(passages[:, 1] - passages[:, 0])
-        for name, rows, mean in (
-            ("global_", encoded.global_, None),
-            ("", encoded.units.vectors, self.mean),
+        for name, rows, format, mean in (
+            ("global_", encoded.global_, global_format(self.format), None),
+            ("", encoded.units.vectors, self.format, self.mean),
         ):
-            codes, scales = quantise(rows, self.format, mean)
+            codes, scales = quantise(rows, format, mean)
             part[f"{name}vectors"] = codes
             if scales is not None:
                 part[f"{name}scales"] = scales

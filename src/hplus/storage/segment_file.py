@@ -18,12 +18,12 @@ import safetensors
 
 from hplus.errors import IndexDamagedError
 from hplus.storage.disk import Disk
-from hplus.storage.segment import Array, Format, Segment
+from hplus.storage.segment import LARGEST, Array, Format, Segment, global_format
 from hplus.types import F32
 
 # The folder of the segments.
 SEGMENTS = "segments"
-_CODES: dict[Format, str] = {"int8": "I8", "f16": "F16", "f32": "F32"}
+_CODES: dict[Format, str] = {"int4": "U8", "int8": "I8", "f16": "F16", "f32": "F32"}
 # safetensors' names of the types, in the order of the arrays in the file.
 _TYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
@@ -189,9 +189,13 @@ def _check(
         expect(name, ("F32",), n)
     units, dropped = counted("offsets", n), counted("dropped_offsets", n)
     spans, lost = counted("span_offsets", n), counted("dropped_span_offsets", n)
-    for prefix, rows, width in (("global_", n, widths[0]), ("", units, widths[1])):
-        expect(f"{prefix}vectors", (_CODES[format],), rows, width)
-        if format == "int8":
+    for prefix, rows, width, kept in (
+        ("global_", n, widths[0], global_format(format)),
+        ("", units, widths[1], format),
+    ):
+        packed = width // 2 if kept == "int4" else width
+        expect(f"{prefix}vectors", (_CODES[kept],), rows, packed)
+        if kept in LARGEST:
             expect(f"{prefix}scales", ("F16",), rows)
     expect("weights", ("F32",), units)
     expect("dropped_weights", ("F32",), dropped)

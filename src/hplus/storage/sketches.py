@@ -22,7 +22,7 @@ import numpy as np
 
 from hplus.kernels import Mean, maxima
 from hplus.kernels.threads import each_of
-from hplus.storage.segment import F16, Array, dequantise
+from hplus.storage.segment import F16, Array, dequantise, to_meet
 from hplus.storage.segment_file import Stream
 from hplus.types import F32, I64, offsets_of
 
@@ -129,5 +129,6 @@ def _maxima(parts: Sequence[Units], firsts: I64, documents: I64, landmarks: F32)
 
 def _met(part: Units, landmarks: F32, documents: I64) -> F32:
     vectors, scales, starts, ends, mean = part
-    taken_off = None if mean is None else Mean(mean)
-    return maxima(landmarks, vectors, scales, starts[documents], ends[documents], taken_off)
+    taken_off = None if mean is None else Mean(to_meet(mean, vectors))
+    met = to_meet(landmarks, vectors)
+    return maxima(met, vectors, scales, starts[documents], ends[documents], taken_off)

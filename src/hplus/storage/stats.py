@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hplus.storage.catalogue import select
-from hplus.storage.segment import Segment
+from hplus.storage.segment import BYTES, SCALE, Segment
 from hplus.storage.snapshot import Snapshot
 
 # The arrays of a segment in groups that mean something to people.
@@ -74,8 +74,7 @@ def stats(snapshot: Snapshot) -> Stats:
     counts = np.concatenate(
         [np.empty(0, np.int64), *(np.diff(part.segment.offsets)[part.alive] for part in parts)]
     )
-    row = {"int8": 1, "f16": 2, "f32": 4}[settings.format]
-    scale = 2 if settings.format == "int8" else 0
+    row, scale = BYTES[settings.format], SCALE[settings.format]
     # Not the length of the file: the last changes may still be in the log beside it.
     pages, page = (
         int(select(snapshot.connection, f"PRAGMA {name}")[0][0])
@@ -96,7 +95,7 @@ def stats(snapshot: Snapshot) -> Stats:
         bytes=sizes,
         catalogue=pages * page,
         smaller={
-            (budget, width): int(np.minimum(counts, budget).sum()) * (width * row + scale)
+            (budget, width): int(np.minimum(counts, budget).sum() * (width * row + scale))
             for budget in budgets
             for width in widths
         },

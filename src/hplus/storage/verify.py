@@ -127,7 +127,7 @@ def _segment(disk: Disk, file: Path, part: Part) -> Iterator[str]:
         if (scales := getattr(segment, name)) is not None and not np.isfinite(scales).all():
             yield f"{name} contains numbers that are not finite"
     for name in ("vectors", "global_vectors"):
-        if (vectors := getattr(segment, name)).dtype != np.int8 and not _finite(vectors):
+        if (vectors := getattr(segment, name)).itemsize > 1 and not _finite(vectors):
             yield f"{name} contains numbers that are not finite"
     if not _falling(segment):
         yield "a document's units are not in order of importance"
