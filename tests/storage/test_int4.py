@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from scipy.fft import dct
 
 from brute_force import QuickDisk
 from builders import random_encoded, random_vectors, with_units
-from hplus import BudgetError, HPlus, Index
+from hplus import BudgetError, HPlus, Index, IndexDamagedError
 from hplus.storage import spread as module
 from hplus.storage.segment import Format, dequantise, quantise
 from hplus.storage.spread import gathered, spread
@@ -128,6 +130,25 @@ def test_a_model_is_indexed_in_int4(tiny: HPlus, tmp_path: Path) -> None:
             found[format] = hits[0].id
             assert index.settings.version == (4 if format == "int4" else 1)
     assert found["int4"] == found["int8"] == "17"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 3",
+        "UPDATE settings SET value = '\"int8\"' WHERE name = 'format'",
+        "UPDATE settings SET value = '\"int2\"' WHERE name = 'format'",
+        "UPDATE settings SET value = '63' WHERE name = 'width'",
+    ],
+)
+def test_version_and_int4_belong_together(tmp_path: Path, statement: str) -> None:
+    made(tmp_path / "index", "int4").close()
+    file = tmp_path / "index" / "catalogue.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement)
+    with pytest.raises(IndexDamagedError, match="damaged settings"):
+        Index.open(tmp_path / "index")
 
 
 def test_the_example() -> None:

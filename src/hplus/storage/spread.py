@@ -2,9 +2,9 @@
 
 The columns of a rotated encoder fall in variance: with one scale a row, fifteen steps are too
 coarse for the first columns or wasted on the last. The cosine transform (DCT-II, orthonormal)
-gives every column a share of each, products of two vectors stay as they are, and the squared
-error of four bits falls by 40 to 65 % (experiments/LOG.md). A prefix of such a row is no prefix of the vector:
-narrower vectors have to be made from whole ones.
+gives every column a share of each, products of two vectors stay as they are, and the squared error
+of four bits falls by 40 to 65 % (experiments/LOG.md). A prefix of such a row is no prefix of the
+vector: narrower vectors have to be made from whole ones.
 """
 
 from __future__ import annotations
