@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ from hplus.evaluate.bm25 import BM25
 from hplus.evaluate.data import RetrievalSet, read_beir, sample
 from hplus.evaluate.metrics import ndcg
 from hplus.evaluate.statistics import holm, interval, paired_difference
+from hplus.storage.segment import dequantise, quantise
 from hplus.train.validation import ndcg10
-from hplus.types import F64
+from hplus.types import F64, Units
 from hplus.views.fusion import fuse
 
 SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
@@ -69,13 +71,24 @@ def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
             budget = Budget() if count is None else Budget(count, policy="merge")
             documents = bench.units(bench.documents, "crf", "head", width, budget)
             vectors = len(documents.weights) / len(bench.ids)
-            phrase = bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
             name = f"{'all' if count is None else f'merged to {count}'}, {width} wide"
-            yield f"phrases, {name}", vectors, bench.ndcg10(phrase)
-            if count is not None:
-                views = {"global": global_, "phrase": phrase, "lexical": lexical}
-                fused = fuse({view: views[view] for view in fusion}, fusion)
-                yield f"hybrid, phrases {name}", vectors + 1, bench.ndcg10(fused)
+            stored = {name: documents}
+            if count is not None and width == WIDTHS[0]:
+                stored[f"{name}, int4"] = in_int4(bench, documents)
+            for line, rows in stored.items():
+                phrase = bench.pooled(rescore.maxsim_of_pools(queries, rows, bench.pools))
+                yield f"phrases, {line}", vectors, bench.ndcg10(phrase)
+                if count is not None:
+                    views = {"global": global_, "phrase": phrase, "lexical": lexical}
+                    fused = fuse({view: views[view] for view in fusion}, fusion)
+                    yield f"hybrid, phrases {line}", vectors + 1, bench.ndcg10(fused)
+
+
+def in_int4(bench: Bench, documents: Units) -> Units:
+    """Units as an index of int4 has them."""
+    mean = bench.model.checkpoint.mean
+    codes, scales = quantise(documents.vectors, "int4", mean)
+    return replace(documents, vectors=dequantise(codes, scales, mean))
 
 
 def as_shipped(bench: Bench) -> Iterator[tuple[str, float, F64]]:
@@ -125,7 +138,18 @@ def differences(known: dict[str, Any]) -> Iterator[tuple[str, str]]:
             merged = f"small:phrases, merged to {count}, {width} wide"
             wanted.append((merged, f"small:{tokens}"))
             wanted.append((merged, f"small:tokens, pooled to {count}, {width} wide"))
-    for line in (AS_SHIPPED, *narrow):
+    few = f"merged to {COUNTS[1]}, {WIDTHS[0]} wide, int4"
+    wanted += [
+        (f"small:phrases, {few}", f"small:{line}")
+        for line in (
+            f"phrases, merged to {COUNTS[1]}, {WIDTHS[1]} wide",
+            f"phrases, merged to {COUNTS[1]}, {WIDTHS[0]} wide",
+            f"tokens, pooled to {COUNTS[1]}, {WIDTHS[0]} wide",
+            tokens,
+        )
+    ]
+    wanted.append((f"small:hybrid, phrases {few}", f"small:{AS_SHIPPED}"))
+    for line in (AS_SHIPPED, *narrow, f"hybrid, phrases {few}"):
         wanted += [(f"small:{line}", f"small:{tokens}"), (f"small:{line}", f"{ANSWERAI}:{tokens}")]
     own = sorted(line for line in known if line.startswith("small:"))
     wanted += [(line, line.replace("small:", f"{FORMER}:")) for line in own]

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hplus.kernels import maxsim, reference, weighted_maxsim
+from hplus.storage.segment import quantise
+from hplus.storage.spread import spread
 from hplus.types import F32
 
 try:
@@ -44,6 +47,8 @@ System = Callable[[], Any]
 PEAKS = {  # the function of peak.c, and its multiply-adds for one of ours
     "hplus C, AVX512: int8": ("int8_avx512", 2),
     "hplus C, AVX2: int8": ("int8_avx2", 1),
+    "hplus C, AVX512: int4": ("int8_avx512", 2),
+    "hplus C, AVX2: int4": ("int8_avx2", 1),
     "hplus C, AVX512: f32": ("f32_avx2", 1),
     "hplus C, AVX2: f32": ("f32_avx2", 1),
 }
@@ -67,6 +72,8 @@ def systems(length: int) -> dict[str, System]:
     weights = rng.random(UNITS, dtype=np.float32)
     scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float16)
     codes = np.rint(vectors / scales[:, None]).clip(-127, 127).astype(np.int8)
+    few, few_scales = quantise(vectors, "int4")
+    spread_query = spread(query)
     halves = vectors.astype(np.float16)
     starts = np.arange(DOCUMENTS) * length
     ends = starts + length
@@ -86,6 +93,7 @@ def systems(length: int) -> dict[str, System]:
         "read the bytes, f32": lambda: np.add.reduce(vectors.view(np.int64), axis=None),
         "read the bytes, f16": lambda: np.add.reduce(halves.view(np.int64), axis=None),
         "read the bytes, int8": lambda: np.add.reduce(codes.view(np.int64), axis=None),
+        "read the bytes, int4": lambda: np.add.reduce(few.view(np.int64), axis=None),
         "numpy BLAS + reduceat, at once": numpy_at_once,
         "numpy BLAS + reduceat, blocks": numpy_in_blocks,
     }
@@ -93,18 +101,20 @@ def systems(length: int) -> dict[str, System]:
         weighted, cube = query * weights[:, None], vectors.reshape(DOCUMENTS, length, WIDTH)
         found["maxsim-cpu"] = lambda: maxsim_cpu.maxsim_scores(weighted, cube)
     for kernel in maxsim.KERNELS:
-        for name, rows, factors in (
-            ("f32", vectors, None),
-            ("f16", halves, None),
-            ("int8", codes, scales),
+        for name, asked, rows, factors in (
+            ("f32", query, vectors, None),
+            ("f16", query, halves, None),
+            ("int8", query, codes, scales),
+            ("int4", spread_query, few, few_scales),
         ):
-            found[f"hplus {kernel}: {name}"] = lambda rows=rows, factors=factors, kernel=kernel: (
-                weighted_maxsim(query, weights, rows, factors, starts, ends, kernel=kernel)
+            found[f"hplus {kernel}: {name}"] = partial(
+                weighted_maxsim, asked, weights, rows, factors, starts, ends, kernel=kernel
             )
     exact = reference.weighted_maxsim(query, weights, vectors, None, starts, ends)
     for name, system in found.items():
         if not name.startswith("read"):
-            np.testing.assert_allclose(system(), exact, atol=1e-2 if "int8" in name else 2e-4)
+            near = {"int4": 0.2, "int8": 1e-2}.get(name[-4:], 2e-4)
+            np.testing.assert_allclose(system(), exact, atol=near)
     return found
 
 

@@ -188,16 +188,19 @@ FRONT_PAGE = (
     ("small", "phrases, all, 384 wide"),
     ("small", "phrases, merged to 32, 384 wide"),
     ("small", "phrases, merged to 16, 384 wide"),
+    ("small", "phrases, merged to 16, 384 wide, int4"),
     ("small", "hybrid, phrases merged to 32, 384 wide"),
     ("small", "hybrid, phrases merged to 16, 384 wide"),
+    ("small", "hybrid, phrases merged to 32, 384 wide, int4"),
+    ("small", "hybrid, phrases merged to 16, 384 wide, int4"),
     ("small", "hybrid, phrases merged to 32, 128 wide"),
     ("small", "hybrid, phrases merged to 16, 128 wide"),
 )
 
 
 def front_page() -> str:
-    """Quality against bytes: int8 vectors with an f16 scale each, plus the global vector. Other
-    encoders are shown where all sets have been measured."""
+    """Quality against bytes: int8 vectors with an f16 scale each, or int4, plus the global vector.
+    Other encoders are shown where all sets have been measured."""
     others = rows("front_page_others")
     results = rows("front_page") + others
     sets = Counter((row["model"], row["line"]) for row in others)
@@ -205,9 +208,11 @@ def front_page() -> str:
     body = []
     for model, line in (*FRONT_PAGE[:1], *whole, *FRONT_PAGE[1:]):
         at = found(results, model=model, line=line)
-        width = int(line.split()[-2]) if line.endswith("wide") else 384
+        int4 = line.endswith(", int4")
+        width = int(line.removesuffix(", int4").split()[-2]) if "wide" in line else 384
         own = 1 if line.startswith("hybrid") else 0  # the global vector
-        size = (mean_vectors(at) - own) * (width + 2) + 384 * own if "wide" in line else 384
+        each = (width // 2 if int4 else width) + 2
+        size = (mean_vectors(at) - own) * each + 384 * own if "wide" in line else 384
         shown = "–" if not mean_vectors(at) else f"{size:,.0f}"
         body.append([NAMES[model], line or "words", shown, *cells(at)])
     return table(["model", "what is matched", "bytes of vectors", *TITLES, "macro"], body)

@@ -59,9 +59,9 @@ def test_settings_on_the_demo_corpus(tiny_folder: Path, tmp_path: Path) -> None:
     bench = Bench(model, data, tmp_path)
     seen: list[int] = []
     found = list(settings(bench, budgets=(4,), advance=seen.append))
-    assert len(seen) == len(found) == 2 * 1 * 3  # 4 units and all; 32 columns; three formats
+    assert len(seen) == len(found) == 2 * 1 * 4  # 4 units and all; 32 columns; four formats
     assert {(s.budget, s.width, s.format) for s in found} == {
-        (budget, 32, format) for budget in (4, None) for format in ("int8", "f16", "f32")
+        (budget, 32, format) for budget in (4, None) for format in ("int4", "int8", "f16", "f32")
     }
     recipe = model.recipe
     units = [
@@ -77,6 +77,8 @@ def test_settings_on_the_demo_corpus(tiny_folder: Path, tmp_path: Path) -> None:
     assert exact.bytes == pytest.approx(exact.vectors * 32 * 4)
     small = next(s for s in found if (s.budget, s.format) == (4, "int8"))
     assert small.bytes == pytest.approx(small.vectors * (32 + 2))
+    smaller = next(s for s in found if (s.budget, s.format) == (4, "int4"))
+    assert smaller.bytes == pytest.approx(smaller.vectors * (16 + 2))
     assert str(small) == "4 units of width 32, int8"
 
 
