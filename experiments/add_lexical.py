@@ -1,7 +1,7 @@
 """A checkpoint with a lexical head that was trained apart, and the fusion weights chosen for it.
 
     python experiments/add_lexical.py src/hplus/checkpoints/small \
-        experiments/small-lexical.safetensors --fusion 1.5 1 0.2
+        experiments/small-lexical.safetensors --fusion 1.5 1 0.25
 
 The head reads the layer of the other heads, which stay as they are, as the encoder does; it was
 trained on stored states by experiments/small-heads.toml. The card of the checkpoint comes from
