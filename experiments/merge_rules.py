@@ -6,9 +6,9 @@
 
 A rule is (is a cosine distance taken for a distance, or for the squared one that it is; power of
 the mass in Ward's method; power of the weight in a group's mean). The first is the former one, the
-second the one of `units.select`, by whose code it is measured. Phrases alone and in the hybrid, at 16 and 32
-units and two widths, nDCG@10 over the model's own global top 1,000, 300 queries a set, with paired
-differences from the former rule. `--rules` leaves the others out; `--queries` takes more queries.
+second the one of `units.select`, by whose code it is measured. Phrases alone and in the hybrid, at
+16 and 32 units and two widths, nDCG@10 over the model's own global top 1,000, 300 queries a set,
+with paired differences from the former rule. `--rules 2` leaves the others out.
 """
 
 from __future__ import annotations
