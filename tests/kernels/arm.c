@@ -32,16 +32,18 @@ static int descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Documents of `width` columns in rows of `columns`; returns what went wrong. */
-static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t units, int extreme,
-                           int centred)
+/* Documents of `width` columns in rows of `bytes` bytes, of int8 or of int4; returns what went
+   wrong. */
+static const char *compare(Py_ssize_t width, Py_ssize_t bytes, Py_ssize_t units, int extreme,
+                           int centred, int int4)
 {
-    Py_ssize_t shape[2] = {0, columns}, strides[2] = {columns, 1};
+    Py_ssize_t shape[2] = {0, bytes}, strides[2] = {bytes, 1};
+    char format[2] = {int4 ? 'B' : 'b', 0};
     for (int j = 0; j < DOCUMENTS; j++) {
         starts[j] = shape[0], shape[0] += number_below(MOST_ROWS + 1), ends[j] = shape[0];
         base[j] = real();
     }
-    for (Py_ssize_t k = 0; k < shape[0] * columns; k++)
+    for (Py_ssize_t k = 0; k < shape[0] * bytes; k++)
         rows[k] = (signed char)(extreme ? (number_below(2) ? 127 : -127)
                                         : (int)number_below(255) - 127);
     for (Py_ssize_t u = 0; u < shape[0]; u++)
@@ -52,18 +54,19 @@ static const char *compare(Py_ssize_t width, Py_ssize_t columns, Py_ssize_t unit
         query[k] = extreme ? (number_below(2) ? 1 : -1) : real();
     for (Py_ssize_t i = 0; i < units; i++)
         weights[i] = real();
-    const Py_buffer vectors = {.buf = rows, .itemsize = 1, .ndim = 2, .shape = shape,
+    const Py_buffer vectors = {.buf = rows, .format = format, .itemsize = 1, .ndim = 2, .shape = shape,
                                .strides = strides};
     const Documents documents = {
         .vectors = (const char *)rows, .scales = (const char *)scales,
         .starts = (const char *)starts, .ends = (const char *)ends, .rows = shape[0],
-        .stride = columns, .bytes = width, .count = DOCUMENTS, .scale_kind = 'f',
+        .stride = bytes, .bytes = int4 ? (width + 1) / 2 : width, .count = DOCUMENTS, .scale_kind = 'f',
         .mean = centred ? mean : NULL, .shares = centred ? (const char *)shares : NULL};
     Lengths longest = {0, 0};
     for (Py_ssize_t u = 0; u < shape[0]; u++) {
         double squares[2] = {0, 0}; /* without the mean, and with it */
         for (Py_ssize_t k = 0; k < width; k++) {
-            const double own = (double)scales[u] * rows[u * columns + k];
+            const signed char *row = rows + u * bytes;
+            const double own = (double)scales[u] * (int4 ? code_at((const char *)row, k) : row[k]);
             const double whole = own + (centred ? (double)shares[u] * mean[k] : 0);
             squares[0] += own * own, squares[1] += whole * whole;
         }
@@ -126,12 +129,13 @@ int main(void)
         return puts("this processor has no dot product"), 2;
     for (int w = 0; w < 8; w++)
         for (Py_ssize_t units = 1; units <= MOST_UNITS; units += 1 + units / 4)
-            for (int kind = 0; kind < 4; kind++) {
-                const int extreme = kind % 2, centred = kind / 2;
-                const char *wrong = compare(widths[w][0], widths[w][1], units, extreme, centred);
+            for (int kind = 0; kind < 8; kind++) {
+                const int extreme = kind % 2, centred = kind / 2 % 2, int4 = kind / 4;
+                const Py_ssize_t bytes = int4 ? (widths[w][1] + 1) / 2 : widths[w][1];
+                const char *wrong = compare(widths[w][0], bytes, units, extreme, centred, int4);
                 if (wrong)
-                    return printf("%s: width %zd, %zd units, extreme %d, mean %d\n", wrong,
-                                  widths[w][0], units, extreme, centred), 1;
+                    return printf("%s: width %zd, %zd units, extreme %d, mean %d, int4 %d\n", wrong,
+                                  widths[w][0], units, extreme, centred, int4), 1;
             }
     return puts("equal"), 0;
 }
