@@ -128,18 +128,29 @@ static inline int code_at(const char *row, Py_ssize_t k)
 static void widen_int4(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
                        Py_ssize_t count, Py_ssize_t width)
 {
-    for (; count--; to += row, from += stride)
-        for (Py_ssize_t k = 0; k < width; k++)
-            ((int16_t *)to)[k] = (int16_t)code_at(from, k);
+    for (; count--; to += row, from += stride) {
+        int16_t *codes = (int16_t *)to;
+        for (Py_ssize_t b = 0; b < width / 2; b++) { /* pairs, which compilers vectorise */
+            codes[2 * b] = (int16_t)(((unsigned char)from[b] & 15) - 8);
+            codes[2 * b + 1] = (int16_t)(((unsigned char)from[b] >> 4) - 8);
+        }
+        if (width % 2)
+            codes[width - 1] = (int16_t)code_at(from, width - 1);
+    }
 }
 
 /* To int8. */
 static void split_int4(char *to, Py_ssize_t row, const char *from, Py_ssize_t stride,
                        Py_ssize_t count, Py_ssize_t width)
 {
-    for (; count--; to += row, from += stride)
-        for (Py_ssize_t k = 0; k < width; k++)
-            to[k] = (char)(signed char)code_at(from, k);
+    for (; count--; to += row, from += stride) {
+        for (Py_ssize_t b = 0; b < width / 2; b++) {
+            to[2 * b] = (char)(signed char)(((unsigned char)from[b] & 15) - 8);
+            to[2 * b + 1] = (char)(signed char)(((unsigned char)from[b] >> 4) - 8);
+        }
+        if (width % 2)
+            to[width - 1] = (char)(signed char)code_at(from, width - 1);
+    }
 }
 
 static inline Py_ssize_t units_of(const Plan *plan, Py_ssize_t stage)
