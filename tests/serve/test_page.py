@@ -183,6 +183,32 @@ def test_sliders_change_the_ranking(page: Any, served_model: HPlus, address: str
     assert page.is_disabled("#width")
 
 
+@pytest.mark.parametrize("format", ["int8", "int4"])
+def test_a_width_is_chosen_where_vectors_have_prefixes(
+    page: Any, address: str, format: str
+) -> None:
+    """The tiny model has one width, so a second one and the format are put into the answers."""
+
+    def two_widths(route: Any) -> None:
+        answer = route.fetch()
+        found = answer.json()
+        found["smaller"] += [{**one, "width": 16} for one in found["smaller"]]
+        route.fulfill(response=answer, json=found)
+
+    def in_format(route: Any) -> None:
+        answer = route.fetch()
+        found = [{**one, "format": format} for one in answer.json()["indexes"]]
+        route.fulfill(response=answer, json={"indexes": found})
+
+    page.route("**/indexes/*/stats", two_widths)
+    page.route("**/indexes", in_format)
+    page.goto(f"{address}/")
+    page.wait_for_selector(".first")
+    ask(page, "heart disease dose")
+    assert page.is_enabled("#width") == (format == "int8")
+    assert page.inner_text("#width-out") == "all (32)"
+
+
 def test_a_hostile_document_is_text(page: Any) -> None:
     ask(page, "gene therapy")
     hit = page.locator(".hit", has_text="<script>window.hacked").first

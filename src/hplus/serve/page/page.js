@@ -60,7 +60,11 @@ function write() {
 const fusion = () => ({ ...Object.fromEntries(VIEWS.map((view) => [view, 0])),
   ...indexes.get(settings.index).fusion, ...settings.alphas });
 const budgets = () => [...new Set(smaller.map((one) => one.budget))].sort((a, b) => a - b);
-const widths = () => [...new Set(smaller.map((one) => one.width))].sort((a, b) => a - b);
+const widths = () => {
+  const about = indexes.get(settings.index);
+  if (about.format === "int4") return [about.width]; // its vectors have no prefixes
+  return [...new Set(smaller.map((one) => one.width))].sort((a, b) => a - b);
+};
 
 function fill() {
   of("index").value = settings.index;
