@@ -190,7 +190,7 @@ def test_the_parent_counts_while_a_worker_is_busy(
     """A step is not waited for as a whole: its texts are counted as they are finished."""
     monkeypatch.setattr(workers, "POLL_SECONDS", 0.01)
     told: list[float] = []
-    long = "type 2 diabetes " * 2000
+    long = "type 2 diabetes " * 20_000  # several stretches: seconds rather than milliseconds
     steps = [[long], [long], ["heart failure"]]
     budget = tiny.recipe.document_budget
     found = list(workers.encode_steps(tiny, steps, budget, None, workers=2, advance=told.append))

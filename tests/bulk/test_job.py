@@ -147,6 +147,7 @@ def test_a_tree_of_texts_is_a_source_too(tmp_path: Path, tiny: HPlus) -> None:
         (None, {"shards": 0}, "expected shards to be a whole number of 1 or more, got 0"),
         (None, {"shards": 10**6}, "expected shards to be a whole number of 1 to 99,999"),
         (None, {"format": "int2"}, "expected format to be one of int4, int8, f16, f32, got 'int2'"),
+        (None, {"format": "int4", "width": 7}, "int4 keeps two numbers a byte, so width 7 must be"),
         (None, {"width": 33}, "expected width to be a whole number of 1 to 32, got 33"),
     ],
 )

@@ -92,6 +92,14 @@ def test_mass_decides_who_keeps_a_group() -> None:
     assert cluster(ward(squares, heavy_ends), 5).tolist() == [0, 1, 2, 2, 3, 4]
 
 
+def test_ties_are_broken_alike() -> None:
+    """Two joins of equal cost: what decides is the same in C and numpy."""
+    places = np.array([[2.0, 0], [2, 2], [1, 0], [1, 2]])
+    squares = np.square(places[:, None] - places[None]).sum(axis=2)
+    joins = by_both(squares, np.array([2, 1e-3, 1e-3, 2]))
+    assert sorted(joins[:2].tolist()) == [[0, 2], [1, 3]]
+
+
 @pytest.mark.usefixtures("way")
 def test_points_without_mass_and_lone_points() -> None:
     squares = np.square(np.subtract.outer([0.0, 3, 7], [0.0, 3, 7]))
@@ -104,15 +112,20 @@ def test_points_without_mass_and_lone_points() -> None:
 @pytest.mark.usefixtures("way")
 def test_numbers_that_are_no_distances_end() -> None:
     """Whatever the matrix says, nothing is read or written beside it."""
-    random = np.random.default_rng(0)
-    for kind in range(20):
+    random, ended = np.random.default_rng(0), 0
+    for kind in range(30):
         squares = random.standard_normal((30, 30))
-        squares[random.random((30, 30)) < 0.1] = np.nan if kind % 2 else np.inf
+        if kind % 3 == 2:
+            squares += squares.T  # symmetric, but negative
+        else:
+            squares[random.random((30, 30)) < 0.1] = (np.nan, np.inf)[kind % 3]
         with suppress(ValueError):
             joins = ward(squares, np.ones(30))
             assert joins.shape == (29, 2)
             assert joins.min() >= 0
             assert joins.max() < 30
+            ended += 1
+    assert ended
 
 
 @pytest.mark.skipif(clustering._ward is None, reason="nothing was compiled")

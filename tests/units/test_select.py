@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -610,6 +611,17 @@ def test_budgets_share_clusters_of_short_texts_only(monkeypatch: pytest.MonkeyPa
         budget = Budget(count, policy="merge")
         assert_same(spend(budget, units, joins)[0], spend(budget, units)[0], rtol=0)
     assert sorted(joins) == [("merge", 0), ("merge", 2)]
+
+
+def test_importance_of_any_size_merges_alike() -> None:
+    """Nothing overflows, and no importance is so small that all units count the same."""
+    units = random_units(np.random.default_rng(7), [12, 1, 0, 9])
+    kept, _ = spend(Budget(3, policy="merge"), units)
+    for size in (1e-30, 1e-12, 1e19, 1e30):
+        scaled = replace(units, weights=units.weights * np.float32(size))
+        found, _ = spend(Budget(3, policy="merge"), scaled)
+        np.testing.assert_allclose(found.vectors, kept.vectors, atol=1e-5)
+        np.testing.assert_allclose(found.weights, kept.weights * np.float32(size), rtol=1e-4)
 
 
 def test_memory_of_merging_grows_with_the_units_not_with_their_square() -> None:

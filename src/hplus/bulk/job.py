@@ -14,7 +14,7 @@ from hplus.arguments import chosen, whole
 from hplus.errors import BudgetError, InputError
 from hplus.sources import read as sources
 from hplus.sources.columns import Columns
-from hplus.storage.segment import FORMATS, Format
+from hplus.storage.segment import FORMATS, Format, check_format
 from hplus.units.select import Budget, budget_of
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ def job_of(
         raise InputError(f"{source}: expected a file or a folder, whose documents can be counted")
     if shards is None:
         shards = max(1, -(-rows // USUAL_DOCUMENTS))
+    width = whole("width", width, 1, BudgetError, model.dim)
+    check_format(format, width)
     return Job(
         fingerprint=model.fingerprint,
         model=model.checkpoint.name,
@@ -143,7 +145,7 @@ def job_of(
         rows=rows,
         shards=whole("shards", shards, most=MOST_SHARDS),
         budget=budget_of(budget, model.recipe.document_budget),
-        width=whole("width", width, 1, BudgetError, model.dim),
+        width=width,
         format=format,
         passages=None if passages is None else whole("passages", passages),
         columns=columns,

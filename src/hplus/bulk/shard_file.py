@@ -8,8 +8,8 @@
     sha256          u8[32], of the file without this array
     all others      as in `encoded_file`
 
-Written whole or not at all; the same documents give the same bytes. int8 codes are those of an
-index: what an int8 index stores is the same, whether it was made from shards or from texts.
+Written whole or not at all; the same documents give the same bytes. Codes are those of
+an index: what it stores is the same, whether it was made from shards or from texts.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ def ward(squares: F64, masses: F64) -> I64:
     if n < 2:
         return np.empty((0, 2), np.int64)
     masses = np.maximum(masses, LEAST_MASS).astype(np.float64)
-    costs = np.ascontiguousarray(squares * masses, np.float64)
-    costs *= masses[:, None] / np.add.outer(masses, masses)
+    costs = np.multiply.outer(masses, masses)
+    costs /= np.add.outer(masses, masses)
+    costs *= squares
     np.fill_diagonal(costs, np.inf)
     pairs, heights = np.empty((n - 1, 2), np.int64), np.empty(n - 1)
     if _ward is not None and implementation() != "numpy":

@@ -20,7 +20,7 @@ import numpy as np
 from hplus.arguments import whole
 from hplus.errors import BudgetError, IndexDamagedError, InputError
 from hplus.storage.disk import DATABASE_ERRORS, Disk, of_database
-from hplus.storage.segment import FORMATS, LARGEST, Format
+from hplus.storage.segment import FORMATS, LARGEST, Format, check_format
 from hplus.types import F32, Span
 from hplus.units.select import Budget
 from hplus.views.fusion import check_alphas
@@ -28,7 +28,7 @@ from hplus.views.fusion import check_alphas
 VERSION = 1
 # Of an index whose documents are divided into passages: a segment has a row for each of them.
 WITH_PASSAGES = 2
-# Of an index whose int8 codes are of what vectors are without a mean; passages or not.
+# Of an index whose codes are of what vectors are without a mean; passages or not.
 WITH_MEAN = 3
 # Of an index whose unit vectors are int4; with or without the others.
 WITH_INT4 = 4
@@ -87,8 +87,7 @@ class Settings:
         for name in ("global_width", "width"):
             value = whole(name, getattr(self, name), 1, BudgetError)
             object.__setattr__(self, name, value)  # frozen for everyone else
-        if self.format == "int4" and self.width % 2:
-            raise BudgetError(f"int4 keeps two numbers a byte, so width {self.width} must be even")
+        check_format(self.format, self.width)
         if self.passages is not None:
             tokens = whole("passages", self.passages)
             object.__setattr__(self, "passages", tokens)

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from hplus.errors import IndexDamagedError
+from hplus.errors import BudgetError, IndexDamagedError
 from hplus.kernels import Mean, longest
 from hplus.kernels.int4 import columns, packed, split
 from hplus.storage.spread import gathered, spread
@@ -66,7 +66,9 @@ def quantise(vectors: F32, format: Format, mean: F32 | None = None) -> tuple[Arr
     codes = np.clip(np.rint(rest / scales.astype(np.float32)[:, None]), -most, most).astype(np.int8)
     if format == "int4":
         lengths, steps = (np.linalg.norm(rows, axis=1) for rows in (rest, codes.astype(np.float32)))
-        scales = np.where(steps > 0, lengths / np.maximum(steps, 1), scales).astype(np.float16)
+        # Not where the smallest scale rules: read back, such a row would get other codes.
+        longer = largest >= 2 * most * np.float32(6.2e-5)
+        scales = np.where(longer, lengths / np.maximum(steps, 1), scales).astype(np.float16)
     if mean is not None:
         zero = ~vectors.any(axis=1)
         codes[zero], scales[zero] = 0, 0
@@ -94,6 +96,12 @@ def global_format(format: Format) -> Format:
 def to_meet(vectors: F32, rows: Array) -> F32:
     """Vectors as the kernels compare them with stored rows: spread where the rows are."""
     return spread(vectors) if rows.dtype == np.uint8 else vectors
+
+
+def check_format(format: Format, width: int) -> None:
+    """Two numbers of int4 share a byte."""
+    if format == "int4" and width % 2:
+        raise BudgetError(f"int4 keeps two numbers a byte, so width {width} must be even")
 
 
 def as_float16(weights: F32) -> F16:

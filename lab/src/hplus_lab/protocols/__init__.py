@@ -77,7 +77,8 @@ def _complaints(protocol: Protocol) -> list[str]:
         "boundaries": ("model", "model+terms"),
         "counts": (kind.counts,),
         "text": ("title text",),
-        "format": FORMATS,
+        # Rows of int4 are spread over their columns; the laboratory's scorers spread no queries.
+        "format": tuple(format for format in FORMATS if format != "int4"),
         "metric": tuple(METRICS),
         "resamples": (RESAMPLES,),
     }
