@@ -4,7 +4,7 @@
     heads.safetensors    CRF and importance head (`heads/files.py`)
     idf.safetensors      idf table
     adapter.safetensors  LoRA under peft's names, merged at load
-    mean.safetensors     mean of the unit vectors, which an index of codes takes off (heads/files.py)
+    mean.safetensors     mean of the unit vectors, taken off before they become codes
     encoder/             the encoder and its tokenizer, where the checkpoint carries its own
     README.md            model card
 
