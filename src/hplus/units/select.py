@@ -41,7 +41,7 @@ from hplus.units.vectors import normalise, segment_sums
 
 Policy = Literal["drop", "merge", "ward"]
 Joins = dict[tuple[Policy, int], I64]
-# Units that are clustered at once: a text of 20 KB, in 110 MB and under half a second.
+# Units that are clustered at once: a text of 20 KB, in 100 MB and under half a second.
 WINDOW = 2_048
 # A window that is not the whole text is merged to this part of its units.
 PART = 8
