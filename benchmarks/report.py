@@ -784,6 +784,7 @@ if __name__ == "__main__":
         "memory",
         "indexing",
         "kernels",
+        "kernels_int4",
         "train_rate",
         "train_memory",
     )

@@ -22,7 +22,7 @@ from hplus.evaluate.data import read_beir, sample
 from hplus.evaluate.statistics import paired_difference
 from hplus.storage.segment import Format, bytes_of, dequantise, quantise
 from hplus.types import F32, F64, Units
-from hplus.units.select import narrow
+from hplus.units.select import Policy, narrow
 from hplus.views.fusion import fuse
 
 CELLS: tuple[tuple[int, Format], ...] = (
@@ -31,6 +31,10 @@ CELLS: tuple[tuple[int, Format], ...] = (
     (384, "int4"),
     (384, "int8"),
     (384, "f32"),
+)
+KINDS: tuple[tuple[str, str, Policy], ...] = (
+    ("units", "crf", "merge"),
+    ("pooled tokens", "tokens", "ward"),
 )
 COUNTS = (16, 32)
 TOKENS = "all weighted tokens x 384, f32"
@@ -54,15 +58,14 @@ def measure(bench: Bench, name: str, found: Lines) -> None:
         "lexical": bench.pooled(bench.lexical("head")),
     }
     dim = bench.model.dim
-    for kind, rule, policy in (("units", "crf", "merge"), ("pooled tokens", "tokens", "ward")):
+    for kind, rule, policy in KINDS:
         asked = bench.units(bench.queries, rule, "head", dim, Budget())
         every = bench.units(bench.documents, rule, "head", dim, Budget())
         if rule == "tokens":
             scores = rescore.maxsim_of_pools(asked, every, bench.pools)
             found.setdefault(TOKENS, {})[name] = bench.ndcg10(bench.pooled(scores))
         for count in COUNTS:
-            budget = Budget(count, policy=policy)  # type: ignore[arg-type]
-            given = bench.units(bench.documents, rule, "head", dim, budget)
+            given = bench.units(bench.documents, rule, "head", dim, Budget(count, policy=policy))
             for width, format in CELLS:
                 stored = rounded(given, width, format, mean)
                 scores = rescore.maxsim_of_pools(narrow(asked, width), stored, bench.pools)

@@ -18,6 +18,7 @@ from brute_force import QuickDisk
 from builders import random_encoded, random_vectors, with_units
 from hplus import BudgetError, HPlus, Index, IndexDamagedError
 from hplus.storage import spread as module
+from hplus.storage.check import checked
 from hplus.storage.segment import Format, dequantise, quantise
 from hplus.storage.spread import gathered, spread
 from hplus.types import F32
@@ -65,6 +66,24 @@ def test_rows_keep_their_lengths(length: float) -> None:
     codes, scales = quantise(vectors, "int4", mean)
     lengths = np.linalg.norm(dequantise(codes, scales, mean) - mean, axis=1)
     np.testing.assert_allclose(lengths, np.linalg.norm(vectors - mean, axis=1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_narrow_vectors_around_a_mean_are_taken_back(width: int) -> None:
+    """Their lengths are less sure than those of int8: what an index or a shard gives out is still
+    no damage, and its codes are the same when they are made again."""
+    random = np.random.default_rng(4)
+    mean = random_vectors(random, 1, width)[0] * np.float32(0.8)
+    vectors = normalise(0.8 * mean / np.linalg.norm(mean) + 0.6 * falling(random, 4000, width))
+    codes, scales = quantise(vectors, "int4", mean)
+    encoded = random_encoded(random, [8] * 500, width)
+    encoded = with_units(encoded, vectors=dequantise(codes, scales, mean))
+    off = np.abs(np.square(encoded.units.vectors).sum(axis=1) - 1)
+    assert off.max() > 0.03  # or this would be no test
+    assert checked(encoded, [f"d{i}" for i in range(500)]).units.vectors.shape == (4000, width)
+    again, same = quantise(encoded.units.vectors, "int4", mean)
+    np.testing.assert_array_equal(again, codes)
+    np.testing.assert_array_equal(same, scales)
 
 
 def made(path: Path, format: Format) -> Index:
