@@ -94,7 +94,7 @@ def main() -> None:
     rows.insert(0, row_of("start", found["start"], {}))
     if options.out:
         text = "\n".join(json.dumps(row) for row in rows) + "\n"
-        (options.out / "ablations.jsonl").write_text(text, "utf-8")
+        (options.out / f"{options.file.stem}.jsonl").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

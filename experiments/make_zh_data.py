@@ -3,6 +3,8 @@
     python experiments/make_zh_data.py ../shared/data WORK
 
     drcd.jsonl.gz       DRCD's questions and paragraphs in simplified characters (pairs)
+    sentences.jsonl.gz  a sentence of each paragraph, in both scripts, and what is left of the
+                        paragraph without it (pairs)
     texts.txt           its paragraphs, one a line
     lines.txt           some of its sentences; in every second one a third of the nouns is replaced
                         by medical terms of THUOCL, every second term after a verb or particle:
@@ -23,6 +25,7 @@ import json
 import random
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import rjieba
@@ -33,6 +36,8 @@ LINES = 5_000
 DEV_LINES = 500
 DISTRACTORS = 700
 _SENTENCE = re.compile(r"[^。！？]{12,80}[。！？]")
+# A paragraph of fewer sentences says too little without one of them.
+LEAST_SENTENCES = 4
 # What patients and doctors put before a name: without it the CRF takes it for part of the name.
 _BEFORE = "患得有无做查治用服吃切或和及为因是对去请"
 _NOUNS = ("n", "nz", "ns", "nr", "nt", "vn")
@@ -53,6 +58,15 @@ def with_terms(sentence: str, terms: list[str], chance: random.Random) -> str:
         else word
         for word, kind in rjieba.tag(sentence)
     )
+
+
+def sentence_pairs(paragraphs: Iterable[str], chance: random.Random) -> Iterator[dict[str, str]]:
+    """A sentence as a query for the rest of its paragraph: pairs of texts nobody asked about."""
+    for text in paragraphs:
+        sentences = [own.strip() for own in re.findall(r"[^。！？]{12,60}[。！？]", text)]
+        if len(sentences) >= LEAST_SENTENCES:
+            asked = chance.choice(sentences)
+            yield {"query": asked.rstrip("。！？"), "positive": text.replace(asked, "", 1)}
 
 
 def write_dev(folder: Path, asked: list[tuple[str, str]], others: list[str]) -> None:
@@ -80,6 +94,10 @@ def main(data: Path, work: Path) -> None:
         for question, paragraph in traditional:
             row = {"query": simplified(question), "positive": paragraphs[paragraph]}
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
+    both = [*paragraphs.values(), *paragraphs]
+    with gzip.open(work / "sentences.jsonl.gz", "wt", encoding="utf-8") as out:
+        for pair in sentence_pairs(both, random.Random(SEED)):
+            out.write(json.dumps(pair, ensure_ascii=False) + "\n")
     texts = [" ".join(text.split()) for text in paragraphs.values()]
     (work / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
 

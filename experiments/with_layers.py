@@ -1,12 +1,14 @@
 """A model with trained layers and heads in the place of its own, as a checkpoint with its encoder.
 
     python experiments/with_layers.py START TENSORS.safetensors OUT [--int8] [--name NAME]
-        [--lexical HEAD.safetensors]
+        [--lexical HEAD.safetensors] [--share 0.5]
     python experiments/with_layers.py --take TRAINED START TENSORS.safetensors
 
 The second form writes what TRAINED differs in from START, encoder and importance head, in float16,
 and the log of its training: a few MB that can be kept where a whole encoder would be too large.
---lexical adds a lexical head that was trained apart.
+--lexical adds a lexical head that was trained apart. --share takes so much of the trained weights
+and the rest of START's: between the two lies most of what training gained, and less of what it
+lost on texts unlike those it saw.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ def put(start: str, tensors: Path, out: Path, options: argparse.Namespace) -> No
     unknown = sorted(set(read) - set(old))
     if unknown:
         raise SystemExit(f"{start} has no {unknown[0]}; expected its own layers")
-    new = {name: t.float() for name, t in read.items()}
+    share = options.share
+    new = {name: share * t.float() + (1 - share) * old[name].float() for name, t in read.items()}
     head = found.head
     if f"{HEAD}weight" in new:
         weight, bias = (new.pop(f"{HEAD}{part}").numpy() for part in ("weight", "bias"))
@@ -100,6 +103,7 @@ def main() -> None:
     parser.add_argument("--int8", action="store_true")
     parser.add_argument("--lexical", type=Path)
     parser.add_argument("--name", default="")
+    parser.add_argument("--share", type=float, default=1.0)
     options = parser.parse_args()
     first, second, third = options.paths
     if options.take:
