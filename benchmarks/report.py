@@ -760,6 +760,23 @@ def first_stage() -> str:
     return table(["documents", "candidates by", "ms", *names], body)
 
 
+def ablations(name: str) -> str:
+    """The start and the first variant as they are, the others by their difference from the first."""
+    start, base, *others = rows(name)
+    lines = [line for line, value in start.items() if isinstance(value, float)]
+    body = [[own["variant"], *(f"{own[line]:.1f}" for line in lines)] for own in (start, base)]
+    for own in others:
+        difference = own[f"minus_{base['variant']}"]
+        body.append([own["variant"], *(_signed(*difference[line]) for line in lines)])
+    return table(["", *lines], body)
+
+
+def _signed(mean: float, low: float, high: float) -> str:
+    """A difference with its interval, bold where that is clear of zero."""
+    text = f"{mean:+.2f} [{low:.2f}, {high:.2f}]"
+    return f"**{text}**" if low > 0 or high < 0 else text
+
+
 def fill(page: Path, tables: dict[str, str]) -> None:
     """Replace the text between the markers."""
     text = page.read_text()
@@ -812,6 +829,7 @@ if __name__ == "__main__":
             "engines_quality": engines_quality(),
             "engines_sizes": engines_sizes(),
             "front_page": front_page_differences(),
+            "ablations": ablations("ablations"),
             **{name: listed(name) for name in small},
         },
     )
