@@ -761,7 +761,7 @@ def first_stage() -> str:
 
 
 def ablations(name: str) -> str:
-    """The start and the first variant as they are, the others by their difference from the first."""
+    """The start and the first variant as they are, the others minus the first."""
     start, base, *others = rows(name)
     lines = [line for line, value in start.items() if isinstance(value, float)]
     body = [[own["variant"], *(f"{own[line]:.1f}" for line in lines)] for own in (start, base)]

@@ -3,11 +3,11 @@
     python experiments/versions_table.py NEW FORMER --cache STATES --queries 500 \
         ../shared/data/eval/scifact:test ../shared/data/eval/nfcorpus:test …
 
-nDCG@10 over each model's own global top 1,000, texts cut at the window, float32 vectors: global, lexical,
-all weighted tokens, tokens pooled and phrases merged to 32 and 16 at the whole width and at 128
-columns, and the hybrid of the model's own weights with each. Then paired differences, macro of the
-sets: of every line from the former version's, of phrases from pooled tokens and from all weighted
-tokens, of the hybrid and of the lexical view from BM25.
+nDCG@10 over each model's own global top 1,000, texts cut at the window, float32 vectors: global,
+lexical, all weighted tokens, tokens pooled and phrases merged to 32 and 16 at the whole width and
+at 128 columns, and the hybrid of the model's own weights with each. Then paired differences, macro
+of the sets: of every line from the former version's, of phrases from pooled tokens and from all
+weighted tokens, of the hybrid and of the lexical view from BM25.
 """
 
 from __future__ import annotations
