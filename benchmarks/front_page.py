@@ -41,6 +41,8 @@ from hplus.views.fusion import fuse
 
 SETS = ("scifact", "nfcorpus", "feedbackqa", "medicalqa")
 QUERIES, WIDTHS, COUNTS = 500, (384, 128), (32, 16)
+INT4 = (384, 256)
+"""Widths in four bits; 256 have the bytes of 128 in eight."""
 AS_SHIPPED = "hybrid, phrases merged to 32, 384 wide"
 WINDOW = 256
 ANSWERAI = "answerai-colbert-small-v1-states"
@@ -65,30 +67,29 @@ def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
             scores = bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
             vectors = len(documents.weights) / len(bench.ids)
             yield f"tokens, {name}, {width} wide", vectors, bench.ndcg10(scores)
-    for width in WIDTHS:
+    for width, format in (*((own, "") for own in WIDTHS), *((own, "int4") for own in INT4)):
         queries = bench.units(bench.queries, "crf", "head", width, Budget())
-        for count in (*([None] if width == WIDTHS[0] else []), *COUNTS):
+        for count in (*([None] if width == WIDTHS[0] and not format else []), *COUNTS):
             budget = Budget() if count is None else Budget(count, policy="merge")
             documents = bench.units(bench.documents, "crf", "head", width, budget)
             vectors = len(documents.weights) / len(bench.ids)
-            name = f"{'all' if count is None else f'merged to {count}'}, {width} wide"
-            stored = {name: documents}
-            if count is not None and width == WIDTHS[0]:
-                stored[f"{name}, int4"] = in_int4(bench, documents)
-            for line, rows in stored.items():
-                phrase = bench.pooled(rescore.maxsim_of_pools(queries, rows, bench.pools))
-                yield f"phrases, {line}", vectors, bench.ndcg10(phrase)
-                if count is not None:
-                    views = {"global": global_, "phrase": phrase, "lexical": lexical}
-                    fused = fuse({view: views[view] for view in fusion}, fusion)
-                    yield f"hybrid, phrases {line}", vectors + 1, bench.ndcg10(fused)
+            line = f"{'all' if count is None else f'merged to {count}'}, {width} wide"
+            if format:
+                documents, line = in_int4(bench, documents, width), f"{line}, {format}"
+            phrase = bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
+            yield f"phrases, {line}", vectors, bench.ndcg10(phrase)
+            if count is not None:
+                views = {"global": global_, "phrase": phrase, "lexical": lexical}
+                fused = fuse({view: views[view] for view in fusion}, fusion)
+                yield f"hybrid, phrases {line}", vectors + 1, bench.ndcg10(fused)
 
 
-def in_int4(bench: Bench, documents: Units) -> Units:
+def in_int4(bench: Bench, documents: Units, width: int) -> Units:
     """Units as an index of int4 has them."""
     mean = bench.model.checkpoint.mean
-    codes, scales = quantise(documents.vectors, "int4", mean)
-    return replace(documents, vectors=dequantise(codes, scales, mean))
+    taken_off = None if mean is None else mean[:width]
+    codes, scales = quantise(documents.vectors, "int4", taken_off)
+    return replace(documents, vectors=dequantise(codes, scales, taken_off))
 
 
 def as_shipped(bench: Bench) -> Iterator[tuple[str, float, F64]]:
@@ -139,6 +140,11 @@ def differences(known: dict[str, Any]) -> Iterator[tuple[str, str]]:
             wanted.append((merged, f"small:{tokens}"))
             wanted.append((merged, f"small:tokens, pooled to {count}, {width} wide"))
     few = f"merged to {COUNTS[1]}, {WIDTHS[0]} wide, int4"
+    for count in COUNTS:  # the same bytes
+        four, eight = f"merged to {count}, 256 wide, int4", f"merged to {count}, 128 wide"
+        for kind in ("phrases,", "hybrid, phrases"):
+            for rival in (f"{kind} {eight}", tokens):
+                wanted.append((f"small:{kind} {four}", f"small:{rival}"))
     wanted += [
         (f"small:phrases, {few}", f"small:{line}")
         for line in (

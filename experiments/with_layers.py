@@ -1,14 +1,14 @@
 """A model with trained layers and heads in the place of its own, as a checkpoint with its encoder.
 
-    python experiments/with_layers.py START TENSORS.safetensors OUT [--int8] [--name NAME]
-        [--lexical HEAD.safetensors] [--share 0.5]
+    python experiments/with_layers.py START TENSORS.safetensors[,MORE.safetensors] OUT [--int8]
+        [--name NAME] [--lexical HEAD.safetensors] [--share 0.5]
     python experiments/with_layers.py --take TRAINED START TENSORS.safetensors
 
 The second form writes what TRAINED differs in from START, encoder and importance head, in float16,
 and the log of its training: a few MB that can be kept where a whole encoder would be too large.
 --lexical adds a lexical head that was trained apart. --share takes so much of the trained weights
 and the rest of START's: between the two lies most of what training gained, and less of what it
-lost on texts unlike those it saw.
+lost on texts unlike those it saw. Of several files the mean is taken, of runs from the same START.
 """
 
 from __future__ import annotations
@@ -55,18 +55,23 @@ def take(trained: str, start: str, out: Path) -> None:
     print(f"{len(changed)} tensors, {out.stat().st_size / 1e6:.1f} MB: {out}")
 
 
-def put(start: str, tensors: Path, out: Path, options: argparse.Namespace) -> None:
-    """Write START with the tensors of the file in it."""
+def put(start: str, files: list[str], out: Path, options: argparse.Namespace) -> None:
+    """Write START with the tensors of the files in it."""
     found = checkpoint.load(start, device="cpu")
     backbone, old = found.backbone, tensors_of(found)
-    with safetensors.safe_open(tensors, "pt") as file:
-        read = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        notes = {name: json.loads(note) for name, note in (file.metadata() or {}).items()}
+    read: dict[str, Tensor] = {}
+    for number, path in enumerate(files):
+        with safetensors.safe_open(path, "pt") as file:
+            own = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+            notes = {name: json.loads(note) for name, note in (file.metadata() or {}).items()}
+        if number and own.keys() != read.keys():
+            raise SystemExit(f"{path} has other tensors than {files[0]}")
+        read = {name: read.get(name, 0) + own[name] / len(files) for name in own}
     unknown = sorted(set(read) - set(old))
     if unknown:
         raise SystemExit(f"{start} has no {unknown[0]}; expected its own layers")
     share = options.share
-    new = {name: share * t.float() + (1 - share) * old[name].float() for name, t in read.items()}
+    new = {name: share * t + (1 - share) * old[name].float() for name, t in read.items()}
     head = found.head
     if f"{HEAD}weight" in new:
         weight, bias = (new.pop(f"{HEAD}{part}").numpy() for part in ("weight", "bias"))
@@ -93,7 +98,7 @@ def put(start: str, tensors: Path, out: Path, options: argparse.Namespace) -> No
         include_encoder=True,
         form=Form("int8" if options.int8 else "float32", turned),
     )
-    print(f"{len(read)} tensors of {tensors.name} in {start}: {out}")
+    print(f"{len(read)} tensors of {', '.join(files)} in {start}: {out}")
 
 
 def main() -> None:
@@ -109,7 +114,7 @@ def main() -> None:
     if options.take:
         take(first, second, Path(third))
     else:
-        put(first, Path(second), Path(third), options)
+        put(first, second.split(","), Path(third), options)
 
 
 if __name__ == "__main__":
