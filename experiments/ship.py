@@ -75,6 +75,7 @@ SETTINGS = {
         "document_budget": Budget(32, policy="merge"),
         "phrase_width": None,
         "global_width": None,
+        "window": 512,
         "fusion": {"global": 1.5, "phrase": 1.0, "lexical": 0.1},
     },
     "zh": {

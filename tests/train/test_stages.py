@@ -239,6 +239,37 @@ def test_states_of_a_teacher_are_learned(folder: Path, tmp_path: Path) -> None:
     assert float(objective(batch, encoded).detach()) < 1e-6  # the teacher's are kept as float16
 
 
+def test_the_global_vectors_of_a_teacher_are_learned_beside_its_states(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Both parts are the share of the teacher's variance that is left, here taken by numpy."""
+    teacher = f"loss.states.teacher={folder}"
+    settings = config(tmp_path, *STATES, teacher, "loss.states.texts=0.5")
+    student, data = begin(folder, settings, uneven())
+    targets = run.make_targets(student, data, settings, tmp_path, World())
+    objective = Objective(student, data, settings, 2, World(), targets)
+    batch = Batches(data, settings).at(0)
+    sides = (data.queries, batch.queries), (data.documents, batch.documents)
+    aims = [target.states(rows) for target, (_, rows) in zip(targets, sides, strict=True)]
+    torch.manual_seed(1)
+    noisy = [aim + torch.randn_like(aim) * aim.std() for aim in aims]
+    found = float(objective(batch, [(states, states) for states in noisy]))
+
+    def share(own: Any, aim: Any) -> float:
+        own, aim = np.concatenate(own), np.concatenate(aim)
+        return float(((own - aim) ** 2).sum() / ((aim - aim.mean(axis=0)) ** 2).sum())
+
+    def means(states: Any, lengths: Any) -> Any:
+        whole = [part.mean(axis=0) for part in np.split(states, np.cumsum(lengths)[:-1])]
+        return whole / np.linalg.norm(whole, axis=1, keepdims=True)
+
+    lengths = [texts.take(rows).lengths for texts, rows in sides]
+    own, aim = ([side.numpy().astype(np.float64) for side in both] for both in (noisy, aims))
+    texts = share(*([means(s, n) for s, n in zip(x, lengths, strict=True)] for x in (own, aim)))
+    assert found == pytest.approx(share(own, aim) + 0.5 * texts, rel=1e-5)
+    assert texts > 0.1
+
+
 def test_a_teacher_of_states_has_to_fit(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss\.states needs a teacher"):
         config(tmp_path, *STATES)

@@ -156,10 +156,12 @@ class BoundariesLoss:
 @dataclass(frozen=True)
 class StatesLoss:
     """The squared distance of the student's token states from those of `teacher`, a checkpoint
-    with the same tokenizer and dimension."""
+    with the same tokenizer and dimension. texts: the weight of that of the global vectors beside
+    it, since small errors of states add up where they point the same way in all of a text."""
 
     weight: float = 0.0
     teacher: str = ""
+    texts: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -258,8 +258,18 @@ class Objective:
     def states_loss(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
         """Queries and documents alike, the tokens around them too: the global view reads those."""
         rows = (batch.queries, batch.documents)
-        target = torch.cat([t.states(r) for t, r in zip(self.targets, rows, strict=True)])
-        return states_distance(torch.cat([states for states, _ in encoded]), target)
+        own = [states for states, _ in encoded]
+        target = [t.states(r) for t, r in zip(self.targets, rows, strict=True)]
+        loss = states_distance(torch.cat(own), torch.cat(target))
+        if not self.config.loss.states.texts:
+            return loss
+        texts = [t.texts.take(r) for t, r in zip(self.targets, rows, strict=True)]
+        views = [
+            torch.cat([pooled_of(self.student, t, s) for t, s in zip(texts, side, strict=True)])
+            for side in (own, target)
+        ]
+        distance = states_distance(normalize(views[0], dim=1), normalize(views[1], dim=1))
+        return loss + self.config.loss.states.texts * distance
 
     def _loss(
         self,
@@ -404,17 +414,21 @@ def _units(
 def side_of(student: Student, texts: Texts, states: Tensor, inner: Tensor) -> Side:
     """All states of the texts -> those of their own tokens, the global view, the importance."""
     inside = torch.from_numpy(texts.inside()).to(states.device)
-    recipe = student.checkpoint.recipe
-    own = inner[inside]
-    if recipe.pooling == "mean" and recipe.mean_over == "text":
-        pooled = _means(states[inside], texts.tokens.offsets)
-    elif recipe.pooling == "mean":
-        pooled = _means(states, offsets_of(texts.lengths))
-    else:
-        bounds = offsets_of(texts.lengths)
-        edge = bounds[:-1] if recipe.pooling == "cls" else bounds[1:] - 1
-        pooled = states[torch.from_numpy(edge).to(states.device)]
+    own, pooled = inner[inside], pooled_of(student, texts, states)
     return Side(texts, states[inside], own, pooled, student.weights(own))
+
+
+def pooled_of(student: Student, texts: Texts, states: Tensor) -> Tensor:
+    """All states of the texts -> what the global view is made of, [n, d]."""
+    recipe = student.checkpoint.recipe
+    if recipe.pooling == "mean" and recipe.mean_over == "text":
+        inside = torch.from_numpy(texts.inside()).to(states.device)
+        return _means(states[inside], texts.tokens.offsets)
+    if recipe.pooling == "mean":
+        return _means(states, offsets_of(texts.lengths))
+    bounds = offsets_of(texts.lengths)
+    edge = bounds[:-1] if recipe.pooling == "cls" else bounds[1:] - 1
+    return states[torch.from_numpy(edge).to(states.device)]
 
 
 def _means(states: Tensor, offsets: I64) -> Tensor:
