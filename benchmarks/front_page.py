@@ -218,7 +218,7 @@ def main() -> None:
     for name in SETS:
         data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
         for source, place in sources.items():
-            model = HPlus(place, long="cut") if place else None
+            model = HPlus(place, window=WINDOW, long="cut") if place else None
             mark = "bm25" if model is None else model.fingerprint[:12]
             kept = options.cache / f"front-page-{name}-{len(data.queries)}-{mark}.json"
             if not kept.exists():

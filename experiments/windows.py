@@ -3,9 +3,9 @@
     python experiments/windows.py small ../shared/data/eval/nfcorpus:dev WORK/citance-dev:dev …
 
 Whole texts, as an index encodes them, by the model's own budget, width and weights of the views:
-windows of 256 tokens (cut after the first, or stitched) and of 512 (the same). nDCG@10 over each
-variant's own global top 1,000, 300 queries a set (seed 13), macro of the sets, and the paired
-differences from the first.
+windows of 256 tokens (cut after the first, or stitched) and of 512 (the same), or the ones that
+`--variant 256,stitch` names. nDCG@10 over each variant's own global top 1,000, 300 queries a set
+(seed 13), macro of the sets, and the paired differences from the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hplus.evaluate.statistics import paired_difference
 from hplus.types import F64, I64
 from hplus.views.fusion import fuse
 
-VARIANTS = ((256, "cut"), (256, "stitch"), (512, "cut"), (512, "stitch"))
+VARIANTS = ("256,cut", "256,stitch", "512,cut", "512,stitch")
 QUERIES, POOL = 300, 1_000
 
 
@@ -64,10 +64,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("sets", nargs="+", metavar="FOLDER:SPLIT")
+    parser.add_argument("--variant", action="append", metavar="WINDOW,LONG", default=[])
     options = parser.parse_args()
+    variants = options.variant or VARIANTS
     found: dict[str, dict[str, dict[str, F64]]] = {}
-    for window, long in VARIANTS:
-        model, variant = HPlus(options.model, window=window, long=long), f"{window}, {long}"
+    for variant in variants:
+        window, _, long = variant.partition(",")
+        model = HPlus(options.model, window=int(window), long=long)
         for name in options.sets:
             folder, _, split = name.rpartition(":")
             data = sample(read_beir(Path(folder), split), QUERIES, seed=13)
@@ -76,7 +79,7 @@ def main() -> None:
                 found.setdefault(variant, {}).setdefault(line, {})[name] = own
             values = {line: round(100 * float(own.mean()), 2) for line, own in lines.items()}
             print(f"{variant}: {Path(folder).name}", values, f"{1e3 * seconds:.1f} ms", flush=True)
-    first = found[", ".join(map(str, VARIANTS[0]))]
+    first = found[variants[0]]
     for variant, own in found.items():
         for line, by_set in own.items():
             macro = 100 * np.mean([values.mean() for values in by_set.values()])
