@@ -574,11 +574,13 @@ def _one_step(folder: Path, place: Path, world: World, queries: int, stage: int)
 
 
 def _stop_early(folder: Path, place: Path, world: World) -> None:
-    """Stage 1 without any gain: over after the first validation."""
+    """Stage 1 without any gain: over after the first validation, whose texts and their stored
+    states the first process alone reads."""
     run.dev_sets = lambda _: [("toy", held_out(5))]
     run.validate = lambda *_: {"phrase": 50.0}
     path = place / f"{world.process}-{world.processes}"
-    settings = config(path, "schedule.validate_every=2", "schedule.patience=1")
+    top = ("student.mode=top", "student.layers=1", "student.cached=true")
+    settings = config(path, "schedule.validate_every=2", "schedule.patience=1", *top)
     student, data = begin(folder, settings, stage=1)
     work = place / "work"
     history = train(student, data, settings, stage=1, folder=work, cache=place, world=world)

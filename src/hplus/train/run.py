@@ -62,7 +62,12 @@ def train(
 
     reader = make_reader(student, config, cache, world)
     readers = [reader(data.queries, "queries"), reader(data.documents, "documents")]
-    pools = make_pools(student, config, reader) if world.first else []
+    # The first process alone has dev sets: nobody may be waited for while it reads them.
+    pools = (
+        make_pools(student, config, make_reader(student, config, cache, World()))
+        if world.first
+        else []
+    )
     targets = make_targets(student, data, config, cache, world)
     if not history.step:
         history.taus = measured(student, data, config, stage, batches, readers, world)
