@@ -829,7 +829,7 @@ if __name__ == "__main__":
             "engines_quality": engines_quality(),
             "engines_sizes": engines_sizes(),
             "front_page": front_page_differences(),
-            "ablations": ablations("ablations"),
+            **{name: ablations(name) for name in ("ablations-small", "ablations")},
             **{name: listed(name) for name in small},
         },
     )

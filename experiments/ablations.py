@@ -83,7 +83,7 @@ def main() -> None:
     config, shared = Path(table["config"]), table["shared"]
     settings = read_config(config, shared)
     found = {"start": measured(settings.student.start, settings, options.cache)}
-    rows = []
+    rows = [row_of("start", found["start"], {})]
     for variant in table["variant"]:
         name, changes = variant["name"], [*shared, *variant["set"], "dev.sets=[]"]
         folder = trained(config, changes, options.work / name, options.cache)
@@ -91,10 +91,9 @@ def main() -> None:
         others = {own: found[own] for own in ("start", table["variant"][0]["name"]) if own != name}
         rows.append(row_of(name, found[name], others))
         print(json.dumps(rows[-1]), flush=True)
-    rows.insert(0, row_of("start", found["start"], {}))
-    if options.out:
-        text = "\n".join(json.dumps(row) for row in rows) + "\n"
-        (options.out / f"{options.file.stem}.jsonl").write_text(text, "utf-8")
+        if options.out:  # what is known so far: a table takes an hour
+            text = "\n".join(json.dumps(row) for row in rows) + "\n"
+            (options.out / f"{options.file.stem}.jsonl").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
