@@ -47,8 +47,8 @@ def take(trained: str, start: str, out: Path) -> None:
     """Write what training changed."""
     found, begun = (checkpoint.load(m, device="cpu") for m in (trained, start))
     new, old = tensors_of(found), tensors_of(begun)
-    # A pooling layer on top, which no state depends on, is in one of them alone.
-    both = [name for name in new if name in old]
+    # No state depends on a pooling layer on top, which may be made anew, or be in one alone.
+    both = [name for name in new if name in old and not name.startswith("pooler.")]
     changed = {name: new[name].half() for name in both if not torch.equal(new[name], old[name])}
     notes = {name: json.dumps(note) for name, note in found.notes.items() if name in STAGES}
     safetensors.torch.save_file(changed, out, notes)
