@@ -31,16 +31,16 @@ from hplus.units.vectors import normalise
 
 # Pairs of each file, so that none rules: half are questions and textbooks, half are papers.
 SHARES = {
-    "elife_citance_abstract": 2600,
-    "elife_to_abstract": 1600,
-    "medquad": 2400,
-    "squad_dev": 2400,
-    "openstax": 2000,
-    "elife_heading_paragraph": 1000,
-    "ontology_definitions": 700,
-    "acl_title_abstract": 400,
-    "elife_to_digest": 900,
-    "wikipathways": 200,
+    "elife_citance_abstract": 5200,
+    "elife_to_abstract": 3200,
+    "medquad": 5000,
+    "squad_dev": 5000,
+    "openstax": 5000,
+    "elife_heading_paragraph": 4000,
+    "ontology_definitions": 1500,
+    "acl_title_abstract": 1000,
+    "elife_to_digest": 2000,
+    "wikipathways": 400,
 }
 NEAREST, HARD, OTHERS, LEAST, ABOVE = 64, 12, 12, 8, 12
 TAU, SEED = 0.02, 13

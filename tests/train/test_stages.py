@@ -270,6 +270,33 @@ def test_the_global_vectors_of_a_teacher_are_learned_beside_its_states(
     assert texts > 0.1
 
 
+def test_what_the_heads_read_is_learned_from_the_teacher_too(folder: Path, tmp_path: Path) -> None:
+    """The third part is the share left of the states of the heads' layer, and the teacher itself
+    leaves nothing of it."""
+    checkpoint.save(tmp_path / "teacher", toy.base(folder))
+    teacher = f"loss.states.teacher={tmp_path / 'teacher'}"
+    settings = config(tmp_path, *STATES, teacher, "loss.states.inner=0.5")
+    student, data = begin(folder, settings, uneven())
+    assert student.layer < student.depth
+    targets = run.make_targets(student, data, settings, tmp_path, World())
+    objective = Objective(student, data, settings, 2, World(), targets)
+    batch = Batches(data, settings).at(0)
+    plain = precision(settings, torch.device("cpu"))
+    readers = [Reader(student, texts, None, 64, plain) for texts in (data.queries, data.documents)]
+    rows_of = (batch.queries, batch.documents)
+    encoded = [encode(reader, own) for reader, own in zip(readers, rows_of, strict=True)]
+    assert float(objective(batch, encoded).detach()) < 1e-6
+    torch.manual_seed(1)
+    noisy = [(states, inner + torch.randn_like(inner)) for states, inner in encoded]
+    found = float(objective(batch, noisy).detach())
+    own, aim = (
+        np.concatenate([inner.detach().numpy().astype(np.float64) for _, inner in side])
+        for side in (noisy, encoded)
+    )
+    left = ((own - aim) ** 2).sum() / ((aim - aim.mean(axis=0)) ** 2).sum()
+    assert found == pytest.approx(0.5 * left, rel=1e-3)  # the teacher's are kept as float16
+
+
 def test_a_teacher_of_states_has_to_fit(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"loss\.states needs a teacher"):
         config(tmp_path, *STATES)

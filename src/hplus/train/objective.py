@@ -261,7 +261,12 @@ class Objective:
         own = [states for states, _ in encoded]
         target = [t.states(r) for t, r in zip(self.targets, rows, strict=True)]
         loss = states_distance(torch.cat(own), torch.cat(target))
-        if not self.config.loss.states.texts:
+        settings = self.config.loss.states
+        if settings.inner:
+            read = torch.cat([t.read(r) for t, r in zip(self.targets, rows, strict=True)])
+            learned = torch.cat([inner for _, inner in encoded])
+            loss = loss + settings.inner * states_distance(learned, read)
+        if not settings.texts:
             return loss
         texts = [t.texts.take(r) for t, r in zip(self.targets, rows, strict=True)]
         views = [
@@ -269,7 +274,7 @@ class Objective:
             for side in (own, target)
         ]
         distance = states_distance(normalize(views[0], dim=1), normalize(views[1], dim=1))
-        return loss + self.config.loss.states.texts * distance
+        return loss + settings.texts * distance
 
     def _loss(
         self,

@@ -196,12 +196,13 @@ def make_targets(
         return []
     teacher = make_teacher(config.loss.states.teacher, student)
     autocast, chunk = precision(config, student.backbone.device), config.batch.chunk
+    inner = config.loss.states.inner > 0
     found: list[Target] = []
     for turn in (True, False):
         if world.first == turn:
             with autocast():
                 found = [
-                    make_target(teacher, student, texts, cache, chunk=chunk, what=what)
+                    make_target(teacher, student, texts, cache, chunk=chunk, what=what, inner=inner)
                     for texts, what in ((data.queries, "queries"), (data.documents, "documents"))
                 ]
         distributed.wait(world)

@@ -27,10 +27,16 @@ class Target:
     teacher: Student
     texts: Texts
     stored: Layer
+    inner: Layer | None
+    """What the teacher's heads read; None where that is the last layer, or is not learned."""
 
     def states(self, rows: I64) -> Tensor:
         """States of all tokens of some texts, [T, d], as the student gives them."""
         return self.teacher.turned(self.stored.take(rows), self.texts.take(rows))
+
+    def read(self, rows: I64) -> Tensor:
+        """What the teacher's heads read of these texts, [T, d]."""
+        return self.states(rows) if self.inner is None else self.inner.take(rows)
 
 
 def make_teacher(source: str, student: Student) -> Student:
@@ -47,7 +53,14 @@ def make_teacher(source: str, student: Student) -> Student:
 
 
 def make_target(
-    teacher: Student, student: Student, texts: Texts, cache: Path, *, chunk: int, what: str
+    teacher: Student,
+    student: Student,
+    texts: Texts,
+    cache: Path,
+    *,
+    chunk: int,
+    what: str,
+    inner: bool = False,
 ) -> Target:
     """The teacher's states of these texts, read as the student reads them."""
     some = texts.take(np.arange(min(COMPARED, len(texts))))
@@ -57,4 +70,8 @@ def make_target(
         raise InputError("loss.states: the teacher divides texts into other tokens")
     what = f"{what} by the teacher"
     stored = stored_layer(teacher, teacher.depth, texts, cache, chunk=chunk, what=what)
-    return Target(teacher, texts, stored)
+    below = None
+    if inner and teacher.layer < teacher.depth:
+        what = f"{what} for heads"
+        below = stored_layer(teacher, teacher.layer, texts, cache, chunk=chunk, what=what)
+    return Target(teacher, texts, stored, below)
