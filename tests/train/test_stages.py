@@ -23,7 +23,9 @@ import toy  # noqa: E402
 from hplus import HPlus, checkpoint  # noqa: E402
 from hplus.errors import InputError  # noqa: E402
 from hplus.evaluate.data import RetrievalSet  # noqa: E402
+from hplus.heads.crf import emissions  # noqa: E402
 from hplus.heads.crf_torch import LinearChainCRF  # noqa: E402
+from hplus.heads.importance import ImportanceHead  # noqa: E402
 from hplus.heads.lexical import half_weight  # noqa: E402
 from hplus.teach.groups import Group  # noqa: E402
 from hplus.train import run, state, validation  # noqa: E402
@@ -270,13 +272,23 @@ def test_the_global_vectors_of_a_teacher_are_learned_beside_its_states(
     assert texts > 0.1
 
 
-def test_what_the_heads_read_is_learned_from_the_teacher_too(folder: Path, tmp_path: Path) -> None:
-    """The third part is the share left of the states of the heads' layer, and the teacher itself
-    leaves nothing of it."""
-    checkpoint.save(tmp_path / "teacher", toy.base(folder))
+def headed(folder: Path) -> Any:
+    """The toy model with both heads, of random weights."""
+    base = toy.base(folder)
+    torch.manual_seed(3)
+    weight = torch.randn(base.backbone.dim).numpy()
+    crf = LinearChainCRF(base.backbone.dim, 4).to_numpy()
+    return replace(base, crf=crf, head=ImportanceHead(weight, 0.5))
+
+
+def test_what_the_heads_make_of_their_layer_is_learned_too(folder: Path, tmp_path: Path) -> None:
+    """The third part is the share left of importance before its softplus and of the CRF's scores,
+    each by itself, and the teacher itself leaves nothing of it."""
+    checkpoint.save(tmp_path / "teacher", headed(folder))
     teacher = f"loss.states.teacher={tmp_path / 'teacher'}"
-    settings = config(tmp_path, *STATES, teacher, "loss.states.inner=0.5")
-    student, data = begin(folder, settings, uneven())
+    settings = config(tmp_path, *STATES, teacher, "loss.states.heads=0.5")
+    student = make_student(headed(folder), settings, 2)
+    data = toy.data(uneven(), student.checkpoint, settings, folder.parent)
     assert student.layer < student.depth
     targets = run.make_targets(student, data, settings, tmp_path, World())
     objective = Objective(student, data, settings, 2, World(), targets)
@@ -289,12 +301,35 @@ def test_what_the_heads_read_is_learned_from_the_teacher_too(folder: Path, tmp_p
     torch.manual_seed(1)
     noisy = [(states, inner + torch.randn_like(inner)) for states, inner in encoded]
     found = float(objective(batch, noisy).detach())
-    own, aim = (
-        np.concatenate([inner.detach().numpy().astype(np.float64) for _, inner in side])
-        for side in (noisy, encoded)
-    )
-    left = ((own - aim) ** 2).sum() / ((aim - aim.mean(axis=0)) ** 2).sum()
-    assert found == pytest.approx(0.5 * left, rel=1e-3)  # the teacher's are kept as float16
+    own, aim = (np.concatenate(made_by_heads(student, data, batch, s)) for s in (noisy, encoded))
+    left = ((own - aim) ** 2).sum(axis=0) / ((aim - aim.mean(axis=0)) ** 2).sum(axis=0)
+    assert left.shape == (4,)
+    assert found == pytest.approx(0.5 * left.mean(), rel=2e-3)  # the teacher's are kept as float16
+
+
+def made_by_heads(student: Student, data: Any, batch: Any, encoded: Any) -> list[Any]:
+    """Importance before softplus and the CRF's scores of each token, by the heads of inference."""
+    assert student.crf is not None
+    head, crf, found = student.importance_head(), student.crf.to_numpy(), []
+    assert head is not None
+    for texts, rows, (_, inner) in zip(
+        (data.queries, data.documents), (batch.queries, batch.documents), encoded, strict=True
+    ):
+        some = texts.take(rows)
+        own = inner.detach().numpy()[some.inside()]
+        raw = own.astype(np.float64) @ head.weight + head.bias
+        found.append(np.column_stack([raw, emissions(crf, own, some.tokens.offsets)]))
+    return found
+
+
+def test_heads_that_differ_are_no_target(folder: Path, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "teacher", replace(headed(folder), crf=None))
+    teacher = f"loss.states.teacher={tmp_path / 'teacher'}"
+    settings = config(tmp_path, *STATES, teacher, "loss.states.heads=1")
+    student = make_student(headed(folder), settings, 2)
+    data = toy.data(toy.groups(), student.checkpoint, settings, folder.parent)
+    with pytest.raises(InputError, match=r"loss\.states\.heads: .* need the same heads"):
+        run.make_targets(student, data, settings, tmp_path, World())
 
 
 def test_a_teacher_of_states_has_to_fit(folder: Path, tmp_path: Path) -> None:

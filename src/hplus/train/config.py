@@ -157,14 +157,14 @@ class BoundariesLoss:
 class StatesLoss:
     """The squared distance of the student's token states from those of `teacher`, a checkpoint
     with the same tokenizer and dimension. texts: the weight of that of the global vectors beside
-    it, since small errors of states add up where they point the same way in all of a text. inner:
-    the weight of that of the states which the heads read, so that units and importance stay the
-    teacher's where the layers below them learn, too."""
+    it, since small errors of states add up where they point the same way in all of a text. heads:
+    the weight of that of what the heads make of their layer, importance before its softplus and
+    the CRF's scores: units and importance stay the teacher's where those layers learn, too."""
 
     weight: float = 0.0
     teacher: str = ""
     texts: float = 0.0
-    inner: float = 0.0
+    heads: float = 0.0
 
 
 @dataclass(frozen=True)

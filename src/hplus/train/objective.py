@@ -111,7 +111,7 @@ class Objective:
         if self.config.loss.boundaries.weight:
             losses["boundaries"] = self.boundaries_loss(batch, queries, documents)
         if self.config.loss.states.weight:
-            losses["states"] = self.states_loss(batch, encoded)
+            losses["states"] = self.states_loss(batch, encoded, (queries, documents))
         self.parts = {name: float(loss.detach()) for name, loss in losses.items()}
         weights = self.config.loss
         weighted = [
@@ -255,17 +255,24 @@ class Objective:
         # Per token, since documents are of any length.
         return seg_loss(crf, states, golden, mask).sum() / mask.sum()
 
-    def states_loss(self, batch: Batch, encoded: list[Encoded]) -> Tensor:
+    def states_loss(self, batch: Batch, encoded: list[Encoded], sides: tuple[Side, Side]) -> Tensor:
         """Queries and documents alike, the tokens around them too: the global view reads those."""
         rows = (batch.queries, batch.documents)
         own = [states for states, _ in encoded]
         target = [t.states(r) for t, r in zip(self.targets, rows, strict=True)]
         loss = states_distance(torch.cat(own), torch.cat(target))
         settings = self.config.loss.states
-        if settings.inner:
-            read = torch.cat([t.read(r) for t, r in zip(self.targets, rows, strict=True)])
-            learned = torch.cat([inner for _, inner in encoded])
-            loss = loss + settings.inner * states_distance(learned, read)
+        if settings.heads:
+            made = torch.cat([readings(self.student, s.inner, s.offsets) for s in sides])
+            aim = torch.cat(
+                [
+                    readings(t.teacher, t.read(r)[torch.from_numpy(s.texts.inside())], s.offsets)
+                    for t, r, s in zip(self.targets, rows, sides, strict=True)
+                ]
+            )
+            columns = zip(made.T, aim.T, strict=True)
+            parts = [states_distance(own[:, None], its[:, None]) for own, its in columns]
+            loss = loss + settings.heads * torch.stack(parts).mean()
         if not settings.texts:
             return loss
         texts = [t.texts.take(r) for t, r in zip(self.targets, rows, strict=True)]
@@ -414,6 +421,18 @@ def _units(
     offsets = partition(begins, side.offsets).offsets
     vectors, weights = pooled_units(side.states, side.importance, unit, int(offsets[-1]), width)
     return vectors, weights, offsets
+
+
+def readings(student: Student, inner: Tensor, offsets: I64) -> Tensor:
+    """What the heads make of each token, a column each: importance before softplus, the CRF's
+    scores; a model without a head has no such column."""
+    columns = []
+    if student.importance is not None:
+        columns.append(student.importance(inner))
+    if student.crf is not None:
+        states, mask = padded(inner, offsets)
+        columns.append(student.crf.emissions(states, mask)[mask])
+    return torch.cat(columns, dim=1)
 
 
 def side_of(student: Student, texts: Texts, states: Tensor, inner: Tensor) -> Side:

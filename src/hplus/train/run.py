@@ -194,15 +194,15 @@ def make_targets(
     """The teacher's states for `loss.states`, if it is on; computed by the first process alone."""
     if not config.loss.states.weight:
         return []
-    teacher = make_teacher(config.loss.states.teacher, student)
+    heads = config.loss.states.heads > 0
+    teacher = make_teacher(config.loss.states.teacher, student, heads=heads)
     autocast, chunk = precision(config, student.backbone.device), config.batch.chunk
-    inner = config.loss.states.inner > 0
     found: list[Target] = []
     for turn in (True, False):
         if world.first == turn:
             with autocast():
                 found = [
-                    make_target(teacher, student, texts, cache, chunk=chunk, what=what, inner=inner)
+                    make_target(teacher, student, texts, cache, chunk=chunk, what=what, heads=heads)
                     for texts, what in ((data.queries, "queries"), (data.documents, "documents"))
                 ]
         distributed.wait(world)

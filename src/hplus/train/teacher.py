@@ -39,7 +39,7 @@ class Target:
         return self.states(rows) if self.inner is None else self.inner.take(rows)
 
 
-def make_teacher(source: str, student: Student) -> Student:
+def make_teacher(source: str, student: Student, *, heads: bool = False) -> Student:
     """A student that learns nothing."""
     found = checkpoint.load(source, device=str(student.backbone.device))
     teacher = Student(found, StudentSettings(mode="heads", heads=()), token=False)
@@ -49,6 +49,10 @@ def make_teacher(source: str, student: Student) -> Student:
             f"loss.states: {source} has states of {teacher.dim} numbers, the student of "
             f"{student.dim}; expected the same"
         )
+    if heads:
+        have = [(s.importance is not None, s.crf is not None) for s in (teacher, student)]
+        if have[0] != have[1] or not any(have[0]):
+            raise InputError(f"loss.states.heads: {source} and the student need the same heads")
     return teacher
 
 
@@ -60,7 +64,7 @@ def make_target(
     *,
     chunk: int,
     what: str,
-    inner: bool = False,
+    heads: bool = False,
 ) -> Target:
     """The teacher's states of these texts, read as the student reads them."""
     some = texts.take(np.arange(min(COMPARED, len(texts))))
@@ -71,7 +75,7 @@ def make_target(
     what = f"{what} by the teacher"
     stored = stored_layer(teacher, teacher.depth, texts, cache, chunk=chunk, what=what)
     below = None
-    if inner and teacher.layer < teacher.depth:
+    if heads and teacher.layer < teacher.depth:
         what = f"{what} for heads"
         below = stored_layer(teacher, teacher.layer, texts, cache, chunk=chunk, what=what)
     return Target(teacher, texts, stored, below)
