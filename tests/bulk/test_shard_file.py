@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 
 from brute_force import row_errors
 from builders import assert_same, random_vectors
@@ -103,6 +104,31 @@ def test_a_file_cut_short_is_named(shard: Path) -> None:
                 InputError, match=r"00002-of-00005.safetensors is damaged: .* again"
             ):
                 read(shard)
+
+
+@pytest.mark.parametrize(
+    ("format", "named"), [("int8", "hplus-shard-1"), ("int4", "hplus-shard-3")]
+)
+def test_a_shard_names_the_oldest_format_that_reads_it(
+    tmp_path: Path,
+    tiny: HPlus,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: Format,
+    named: str,
+) -> None:
+    """What a program does not know it must ask to be updated for, not call damaged."""
+    from hplus.bulk import shard_file
+
+    job = job_of(tiny, corpus, shards=5, format=format, width=16)
+    encode(tiny, job, Documents(corpus, job), tmp_path, [2])
+    path = tmp_path / job.file(2)
+    with safe_open(path, "np") as file:
+        assert json.loads(file.get_tensor("about").tobytes())["format"] == named
+    for name in ("FORMAT", "WITH_MEAN", "WITH_INT4"):
+        monkeypatch.setattr(shard_file, name, "hplus-shard-0")
+    with pytest.raises(InputError, match=f"has format '{named}', .* update hplus"):
+        read_about(path)
 
 
 def test_a_checksum_of_garbage_does_not_make_it_a_shard(

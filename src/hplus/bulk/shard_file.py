@@ -38,6 +38,8 @@ from hplus.types import F32, I64, Encoded, Span, concatenate, offsets_of
 FORMAT = "hplus-shard-1"
 # Of a shard with a mean: who does not know it must not read the codes as vectors.
 WITH_MEAN = "hplus-shard-2"
+# Of a shard in int4: who does not know it would call it damaged.
+WITH_INT4 = "hplus-shard-3"
 AGAIN = "delete it and run hplus bulk again, which encodes only what is missing"
 
 
@@ -95,8 +97,8 @@ def write_shard(
     arrays["documents"] = _bytes(
         "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     )
-    format = WITH_MEAN if "mean" in arrays else FORMAT
-    about = {"format": format, "shard": shard, "job": job.as_json()}
+    made = WITH_INT4 if job.format == "int4" else WITH_MEAN if "mean" in arrays else FORMAT
+    about = {"format": made, "shard": shard, "job": job.as_json()}
     arrays["about"] = _bytes(json.dumps(about, sort_keys=True))
     arrays["sha256"] = np.frombuffer(_digest(arrays), np.uint8)
     path = folder / job.file(shard)
@@ -117,9 +119,10 @@ def read_about(path: Path) -> tuple[Job, int]:
     about = _arrays(path, ("about",))["about"]
     try:
         found = json.loads(about.tobytes())
-        if found["format"] not in (FORMAT, WITH_MEAN):
+        if found["format"] not in (FORMAT, WITH_MEAN, WITH_INT4):
             raise InputError(
-                f"{path} has format {found['format']!r}, expected {FORMAT!r} or {WITH_MEAN!r}"
+                f"{path} has format {found['format']!r}, expected at most {WITH_INT4!r}; "
+                "a newer hplus made it: update hplus, or make the shard again"
             )
         return Job.of_json(found["job"]), int(found["shard"])
     except (ValueError, KeyError, TypeError) as error:
