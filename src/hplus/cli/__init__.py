@@ -21,6 +21,7 @@ from hplus import __version__
 from hplus.cli import (
     budget,
     bulk,
+    care,
     convert,
     demo,
     documents,
@@ -102,15 +103,15 @@ app = typer.Typer(
 )
 app.command("segment", epilog=segment.EXAMPLE)(segment.segment)
 app.command("score", epilog=score.EXAMPLE)(score.score)
-app.command("index", epilog=index.INDEX_EXAMPLE)(index.index)
+app.command("index", epilog=index.EXAMPLE)(index.index)
 app.command("search", epilog=search.EXAMPLE)(search.search)
 app.command("more-like", epilog=search.MORE_LIKE_EXAMPLE)(search.more_like)
 app.command("get", epilog=documents.GET_EXAMPLE)(documents.get)
 app.command("export", epilog=documents.EXPORT_EXAMPLE)(documents.export)
-app.command("delete", epilog=index.DELETE_EXAMPLE)(index.delete)
-app.command("compact", epilog=index.COMPACT_EXAMPLE)(index.compact)
-app.command("verify", epilog=index.VERIFY_EXAMPLE)(index.verify)
-app.command("stats", epilog=index.STATS_EXAMPLE)(index.stats)
+app.command("delete", epilog=documents.DELETE_EXAMPLE)(documents.delete)
+app.command("compact", epilog=care.COMPACT_EXAMPLE)(care.compact)
+app.command("verify", epilog=care.VERIFY_EXAMPLE)(care.verify)
+app.command("stats", epilog=care.STATS_EXAMPLE)(care.stats)
 app.command("push", epilog=engines.PUSH_EXAMPLE)(engines.push)
 app.command("pull", epilog=engines.PULL_EXAMPLE)(engines.pull)
 app.command("diff", epilog=engines.DIFF_EXAMPLE)(engines.diff)

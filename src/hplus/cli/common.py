@@ -258,3 +258,12 @@ def open_index(place: str, model: str | None = None) -> Any:
     from hplus import index
 
     return index.open_index(place, model)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "document"), counted(2_000, "document")
+    ('1 document', '2,000 documents')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
