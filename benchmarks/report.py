@@ -175,11 +175,13 @@ def lengths() -> str:
 
 
 NAMES = {"bm25": "BM25", "mini": "hplus-mini", "small": "hplus-small"}
-NAMES |= {"bge-small-en-v1.5": "bge-small"}
+NAMES |= {"bge-small-en-v1.5": "bge-small", "mini2": "hplus-mini2"}
 NAMES |= {"answerai-colbert-small-v1-states": "answerai-colbert-small"}
 FRONT_PAGE = (
     ("bm25", ""),
     ("mini", "hybrid, phrases merged to 32, 384 wide"),
+    ("mini2", "hybrid, phrases merged to 32, 384 wide"),
+    ("mini2", "hybrid, phrases merged to 16, 128 wide"),
     ("small", "global, one vector of 384"),
     ("small", "lexical"),
     ("small", "tokens, all, 384 wide"),
@@ -202,7 +204,7 @@ def front_page() -> str:
     """Quality against bytes: int8 vectors with an f16 scale each, or int4, plus the global vector.
     Other encoders are shown where all sets have been measured."""
     others = rows("front_page_others")
-    results = rows("front_page") + others
+    results = rows("front_page") + others + [r for r in rows("smaller") if r["model"] == "mini2"]
     sets = Counter((row["model"], row["line"]) for row in others)
     whole = [other for other, count in sets.items() if count == len(SETS)]
     body = []
@@ -216,6 +218,26 @@ def front_page() -> str:
         shown = "–" if not mean_vectors(at) else f"{size:,.0f}"
         body.append([NAMES[model], line or "words", shown, *cells(at)])
     return table(["model", "what is matched", "bytes of vectors", *TITLES, "macro"], body)
+
+
+def smaller() -> str:
+    """Macro of every line of three models, and how far the new one is from the two others."""
+    results, table_rows = rows("smaller"), []
+    models = ("small", "mini", "mini2")
+    for line in dict.fromkeys(row["line"] for row in results):
+        macros = [
+            sum(row["ndcg10"] for row in found(results, line=line, model=model)) / len(SETS)
+            for model in models
+        ]
+        own = {
+            row["model"]: row for row in results if row["line"] == line and row["set"] == "macro"
+        }
+        minus = [own[f"mini2 minus {model}"] for model in models[:2]]
+        shown = [_signed(row["mean"], row["low"], row["high"]) for row in minus]
+        table_rows.append([line, *(f"{macro:.1f}" for macro in macros), *shown])
+    header = ["", *(NAMES[model] for model in models)]
+    header += [f"hplus-mini2 minus {NAMES[model]}" for model in models[:2]]
+    return table(header, table_rows)
 
 
 def front_page_differences() -> str:
@@ -805,7 +827,7 @@ if __name__ == "__main__":
         "train_rate",
         "train_memory",
     )
-    small += ("million", "kills", "parts", "precision")
+    small += ("million", "kills", "parts", "precision", "smaller_rate")
     fill(
         ROOT / "docs" / "benchmarks.md",
         {
@@ -829,6 +851,7 @@ if __name__ == "__main__":
             "engines_quality": engines_quality(),
             "engines_sizes": engines_sizes(),
             "front_page": front_page_differences(),
+            "smaller": smaller(),
             **{name: ablations(name) for name in ("ablations-small", "ablations")},
             **{name: listed(name) for name in small},
         },

@@ -3,7 +3,7 @@
     python benchmarks/smaller.py EVAL MODEL --cache STATES --out docs/results
     python benchmarks/smaller.py EVAL MODEL --cache STATES --out docs/results --rate
 
-MODEL: a checkpoint, such as hplus-mini v2 made by experiments/with_layers.py.
+MODEL: mini2, or another checkpoint.
 
 The four test sets as in the README's table: at most 500 queries (seed 13), texts cut at 256 tokens,
 each view rescoring its model's own global top 1,000. `smaller.jsonl` gets the lines of every set
@@ -40,25 +40,27 @@ RIVALS = ("small", "mini")
 ABSTRACTS, SLICE = 200, 20
 
 
-def lines(bench: Bench) -> Iterator[tuple[str, F64]]:
-    """Of one model and set: the line and nDCG@10 of every query."""
+def lines(bench: Bench) -> Iterator[tuple[str, float, F64]]:
+    """Of one model and set: the line, vectors per document, nDCG@10 of every query."""
     views = {"global": bench.pooled(bench.global_), "lexical": bench.pooled(bench.lexical("head"))}
-    yield "global", bench.ndcg10(views["global"])
+    yield "global", 1, bench.ndcg10(views["global"])
 
-    def matched(units: str, width: int, budget: Budget) -> F64:
+    def matched(units: str, width: int, budget: Budget) -> tuple[float, F64]:
         queries = bench.units(bench.queries, units, "head", width, Budget())
         documents = bench.units(bench.documents, units, "head", width, budget)
-        return bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
+        scores = bench.pooled(rescore.maxsim_of_pools(queries, documents, bench.pools))
+        return len(documents.weights) / len(bench.ids), scores
 
-    yield "tokens, all, 384 wide", bench.ndcg10(matched("tokens", 384, Budget()))
+    vectors, tokens = matched("tokens", 384, Budget())
+    yield "tokens, all, 384 wide", vectors, bench.ndcg10(tokens)
     fusion = bench.model.recipe.fusion
     for count, width in CELLS:
-        phrase = matched("crf", width, Budget(count, policy="merge"))
+        vectors, phrase = matched("crf", width, Budget(count, policy="merge"))
         name = f"merged to {count}, {width} wide"
-        yield f"phrases, {name}", bench.ndcg10(phrase)
+        yield f"phrases, {name}", vectors, bench.ndcg10(phrase)
         all_views = {**views, "phrase": phrase}
         fused = fuse({view: all_views[view] for view in fusion}, fusion)
-        yield f"hybrid, phrases {name}", bench.ndcg10(fused)
+        yield f"hybrid, phrases {name}", vectors + 1, bench.ndcg10(fused)
 
 
 def quality(options: argparse.Namespace) -> None:
@@ -70,10 +72,10 @@ def quality(options: argparse.Namespace) -> None:
         data = sample(read_beir(options.data / name, "test"), QUERIES, seed=13)
         for source, place in models.items():
             model = HPlus(place, window=WINDOW, long="cut")
-            for line, own in lines(Bench(model, data, options.cache)):
+            for line, vectors, own in lines(Bench(model, data, options.cache)):
                 found[source].setdefault(line, {})[name] = own
                 row = {"set": name, "model": source, "line": line, "queries": len(own)}
-                row |= {"ndcg10": round(100 * float(own.mean()), 2)}
+                row |= {"vectors": round(vectors, 1), "ndcg10": round(100 * float(own.mean()), 2)}
                 rows.append(row | {"fingerprint": model.fingerprint[:12]})
     for rival, (line, by_set) in product(RIVALS, found[smaller].items()):
         d = paired_difference(by_set, found[rival][line])

