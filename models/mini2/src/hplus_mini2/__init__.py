@@ -1,1 +1,1 @@
-"""The checkpoint of the model mini2, in the folder of that name; `hplus.HPlus("mini2")` loads it."""
+"""The checkpoint of the model mini2, in the folder of that name, for `hplus.HPlus("mini2")`."""
