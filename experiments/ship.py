@@ -114,12 +114,13 @@ def ship(source: Path, target: Path, card: str) -> None:
     data = {**DATA, **IDF_DATA} if weighs else {k: DATA[k] for k in ("craft_np", "oastm_np")}
     if name == "zh":
         data = ZH_DATA
-    if name == "mini2":  # its states were learned from open texts, too
-        data = {**DATA, **TEXTS}
     about = "a CRF that cuts noun phrases, the chunker of `hplus teach labels`"
     if weighs:
         about = "heads trained on the frozen backbone: CRF (units), importance"
     if "encoder" in trained.recipe.trained:
+        about = "top layers trained as they are used (unit-aware), CRF, importance, lexical head"
+    if name == "mini2":  # its states were learned from open texts, too
+        data = {**DATA, **TEXTS}
         about = "six layers trained to do what hplus-small's twelve do, with its CRF and importance"
     notes = {
         "about": about,
